@@ -5,7 +5,7 @@ are tries (``try_of`` of their plan), evidence for nothing: their outcome decide
 
 The same faults begin at the same times, on the same targets where the roles allow it, with the same
 draws. How processes and servers interleave is not replayed, so what broke once may not break again:
-the answer is k of N.
+the answer is k of n, and n are the times that say anything.
 
 A plan may name a lock by its file, and images of servers. Whoever made the run folder chose them,
 so they are run only if the caller says that the user agreed (``trusted``); ``foreign`` says what to
@@ -39,6 +39,7 @@ from lockbench.nemesis.registry import faults
 from lockbench.nemesis.schedule import RANDOM, ScheduleError, check_contradictions, without
 from lockbench.report import write
 from lockbench.results import documents
+from lockbench.results.cases import counts_as_try, results_of
 from lockbench.results.documents import Replay, Replayed
 from lockbench.results.errors import BadInput
 from lockbench.results.store import NotARun, open_run
@@ -165,13 +166,25 @@ def replay(folder: Path, times: int, run: Runner, *, trusted: bool = False) -> F
         times=times,
         honest=HONEST,
         cases=tuple(
-            Replayed(case.name, shown(found[i * times : (i + 1) * times]))
-            for i, case in enumerate(cases)
+            _replayed(case.name, found[i * times : (i + 1) * times]) for i, case in enumerate(cases)
         ),
     )
     results = evolved(finished.results, replay=told)
     open_run(finished.folder).write_results(results)
     return replace(finished, results=results)
+
+
+def _replayed(name: str, found: Sequence[documents.CaseResult]) -> Replayed:
+    counted = [document for document in found if _counts(document)]
+    return Replayed(name, shown(counted), len(counted))
+
+
+def _counts(document: documents.CaseResult) -> bool:
+    """Whether a run says anything: something broke, or everything held where it could break."""
+    verdicts = results_of(document)
+    counts = [verdict for verdict in verdicts if counts_as_try(document, verdict)]
+    broke = any(verdicts[verdict] == "invalid" for verdict in counts)
+    return broke or (bool(counts) and len(counts) == len(verdicts))
 
 
 def where(folder: Path) -> Path:
@@ -189,9 +202,13 @@ def shown(found: Sequence[documents.CaseResult]) -> dict[str, int]:
 def say(told: Replay, console: Console) -> None:
     """k of n, a line a case."""
     for one in told.cases:
-        broke = [f"{verdict} {k} of {told.times}" for verdict, k in one.shown.items()]
-        nothing = f"nothing broke in {told.times}"
-        console.print(f"{one.case}: {', '.join(broke) or nothing}", highlight=False)
+        n = told.times if one.counted is None else one.counted
+        said = [f"{verdict} {k} of {n}" for verdict, k in one.shown.items()]
+        if not said:
+            said = [f"nothing broke in {n}" if n else "nothing was shown"]
+        if n < told.times:
+            said.append(f"not counted: {told.times - n} of {told.times}")
+        console.print(f"{one.case}: {', '.join(said)}", highlight=False)
     console.print(told.honest, highlight=False)
 
 

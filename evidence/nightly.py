@@ -25,12 +25,15 @@ kept, and a night that was refused has its line with the reason.
 from __future__ import annotations
 
 import argparse
+import contextlib
+import fcntl
+import os
 import random
 import sys
 import tempfile
 import time
 import traceback
-from collections.abc import Collection, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from functools import partial
@@ -40,13 +43,14 @@ from typing import Final
 from rich.console import Console
 
 from lockbench.bench import interruption, plan, suites
+from lockbench.bench.resume import ending_of
 from lockbench.bench.suite import RUNS, run_cases
 from lockbench.evidence import planted
 from lockbench.evidence.baseline import checked_out
 from lockbench.evidence.regress import regress
 from lockbench.evidence.regress_plan import BASE, PAIRS, SCHEDULES, Order, of_pair, order
 from lockbench.evidence.sides import BASELINE, CURRENT, install, known_locks, parse
-from lockbench.history.files import BadFile, MissingFile
+from lockbench.history.files import BadFile, MissingFile, read_text
 from lockbench.locks.registry import systems
 from lockbench.locks.shared.library import library_of
 from lockbench.nemesis.registry import NONE
@@ -54,7 +58,7 @@ from lockbench.report.comparison_text import markdown
 from lockbench.report.console import out
 from lockbench.report.trends import figures_of, machine_in, page, versions_in
 from lockbench.results import documents
-from lockbench.results.cases import command_of, lock_of
+from lockbench.results.cases import command_of, in_order, lock_of
 from lockbench.results.comparison import Comparison, rejudged
 from lockbench.results.documents import CaseResult, Results
 from lockbench.results.errors import (
@@ -68,7 +72,14 @@ from lockbench.results.errors import (
 )
 from lockbench.results.gate import change_words, metrics_of
 from lockbench.results.statistics import needed_pairs
-from lockbench.results.store import NotARun, RunFolder, open_run, write_atomically
+from lockbench.results.store import (
+    CaseFolder,
+    NotARun,
+    RunFolder,
+    StoreError,
+    open_run,
+    write_atomically,
+)
 from lockbench.results.wording import escape_markdown
 
 MINUTES_MAX: Final = 90.0
@@ -76,6 +87,7 @@ FAIL_ON: Final = ("safety", "regression")
 OPEN: Final = frozenset({"inconclusive", "bench"})
 OPEN_NIGHTS_MAX: Final = 3
 NIGHTS: Final = "nights.jsonl"
+AGAIN: Final = "make nightly"  # what repeats a night
 # How long a lock takes to serve again is compared for one lock under one of these: a server that
 # dies, one that is frozen, one that is cut off.
 RECOVERS_FROM: Final = ("kill", "pause", "partition-drop")
@@ -95,6 +107,8 @@ class Night:
     cases: list[CaseResult] = field(default_factory=list)
     planned: list[plan.Case] = field(default_factory=list)
     comparisons: list[Comparison] = field(default_factory=list)
+    # (ending, what happened, the command that repeats it), of no case above and no comparison.
+    beside: list[tuple[str, str, str]] = field(default_factory=list)
     same: Comparison | None = None  # the control that compares a lock with itself
     slower: Comparison | None = None  # the control with the planted slowdown
     baseline: str | None = None  # its commit
@@ -150,9 +164,10 @@ class Night:
     @property
     def endings(self) -> tuple[str, ...]:
         """All that occurred, the worst first."""
-        found = {str(c.ending) for c in self.cases if c.workload != plan.PUBLISHED}
+        found = {ending_of(c).word for c in self.cases if c.workload != plan.PUBLISHED}
         if self.undone or not found:
             found.add("inconclusive")
+        found |= {ending for ending, _, _ in self.beside}
         found |= {ending for ending, _ in self._told()}
         return worst_first(found | {"bench"} if self.failed else found)
 
@@ -164,11 +179,13 @@ class Night:
         """(ending, what happened, the one command that repeats it) for everything not ok."""
         found = []
         for case, planned in zip(self.cases, self.planned, strict=True):
-            if case.ending not in {"ok", None} and case.workload != plan.PUBLISHED:
-                what = f"{lock_of(case)} under {case.fault}: {case.why}"
-                found.append((str(case.ending), what, command_of(case, planned.images)))
+            ending = ending_of(case)
+            if ending is not Ending.OK and case.workload != plan.PUBLISHED:
+                what = f"{lock_of(case)} under {case.fault}: {_why(case)}"
+                found.append((ending.word, what, command_of(case, planned.images)))
+        found += self.beside
         if self.cut_short:
-            found.append(("bench", f"cut short: {self.cut_short}", "make nightly"))
+            found.append(("bench", f"cut short: {self.cut_short}", AGAIN))
         found += [("inconclusive", "no time was left to compare", again) for again in self.undone]
         found += [("bench", f"void, {why}", again) for why, again in self.failed_controls]
         found += [(ending, made.sentences[ending], made.repeat) for ending, made in self._told()]
@@ -194,6 +211,14 @@ class Night:
             "inconclusive": f"inconclusive: nothing is proven either way: {what}{more}",
             "bench": f"bench: our own failure, not a lock's: {what}{more}",
         }[ending]
+
+
+def _why(case: CaseResult) -> str:
+    if ending_of(case).word == case.ending:
+        return str(case.why)
+    tries = (before.observed.items() for before in case.earlier_tries)
+    unknown = in_order(verdict for of in tries for verdict, result in of if result == "unknown")
+    return f"{', '.join(unknown)}: undecided in an earlier try"
 
 
 def code_of(
@@ -233,11 +258,7 @@ def run_night(
     if (pinned := compared[0].sides[BASE].pinned) is not None:
         night.baseline = pinned.commit
     _install(compared)
-    finished = run_cases(declared.cases, "nightly-suite", console)
-    night.cases = list(finished.results.cases)
-    # A suite that was cut short has fewer cases than were planned.
-    night.planned = list(declared.cases[: len(night.cases)])
-    night.parts.append(str(finished.folder))
+    _suite(night, declared.cases, console)
     _retry(night, console)
     night.same = _compared(night, same, console)
     night.slower = _compared(night, slower, console)
@@ -270,21 +291,89 @@ def _install(compared: Sequence[Order]) -> None:
 
 
 def _compared(night: Night, asked: Order, console: Console) -> Comparison | None:
-    """None where no time was left."""
+    """None where no time was left. The violations of a comparison that is cut short are kept."""
     if asked.expected_s / 60 > night.minutes_left():
         night.undone.append(asked.repeat)
         return None
+
+    def keep(_n: int, case: CaseResult) -> None:
+        if case.side == "new" and case.ending == Ending.SAFETY.word:
+            what = f"{lock_of(case)} under {case.fault}: {case.why}"
+            night.beside.append((Ending.SAFETY.word, what, asked.repeat))
+
     try:
-        finished, made = regress(asked, console)
+        with _kept_if_cut(night, keep):
+            finished, made = regress(asked, console)
     except BadInput as error:  # it is not "before anything was started" any more
         raise Failed(str(error)) from error
     night.parts.append(str(finished.folder))
     return made
 
 
+def _suite(night: Night, cases: Sequence[plan.Case], console: Console) -> None:
+    def keep(n: int, document: CaseResult) -> None:
+        night.cases.append(document)
+        night.planned.append(cases[n])
+
+    _run(night, cases, "nightly-suite", keep, console)
+
+
+def _run(
+    night: Night,
+    cases: Sequence[plan.Case],
+    name: str,
+    keep: Callable[[int, CaseResult], None],
+    console: Console,
+) -> None:
+    """Runs cases, and hands the place and the document of each to ``keep``."""
+    with _kept_if_cut(night, keep):
+        finished = run_cases(cases, name, console)
+    night.parts.append(str(finished.folder))
+    for n, document in enumerate(finished.results.cases):
+        keep(n, document)
+    judged = [case for case in finished.results.cases if case.workload != plan.PUBLISHED]
+    failed = any(ending_of(case) is Ending.BENCH for case in judged)
+    if finished.ending is Ending.BENCH and not failed:
+        what = f"{finished.folder} failed, and no case of it: what it made could not be removed"
+        night.beside.append((Ending.BENCH.word, what, AGAIN))
+
+
+@contextlib.contextmanager
+def _kept_if_cut(night: Night, keep: Callable[[int, CaseResult], None]) -> Iterator[None]:
+    """What a run has found before it is cut short is handed to ``keep`` (the case's place from 0,
+    its document) before its exception goes on."""
+    before = _folders()
+    try:
+        yield
+    except BaseException:
+        for path in filter(_is_ours, sorted(_folders() - before)):
+            night.parts.append(str(path))
+            try:
+                found = open_run(path).results().cases
+            except NotARun as error:
+                night.notes.append(str(error))
+                continue
+            for n, document in enumerate(found, 1):
+                keep((CaseFolder(Path(document.folder or "")).number or n) - 1, document)
+        raise
+
+
+def _folders() -> set[Path]:
+    """All runs that are there."""
+    return {path.parent for path in RUNS.glob("*/ending") if not path.parent.is_symlink()}
+
+
+def _is_ours(run: Path) -> bool:
+    """Whether this process made it: another bench may begin one in the same folder meanwhile."""
+    try:
+        return read_text(run / "owner", inside=run).strip() == str(os.getpid())
+    except BadFile:
+        return False
+
+
 def _retry(night: Night, console: Console) -> None:
     """Once, with the next seed; a violation that the retry finds counts like any other."""
-    again = [n for n, case in enumerate(night.cases) if case.ending == "inconclusive"]
+    again = [n for n, c in enumerate(night.cases) if ending_of(c) is Ending.INCONCLUSIVE]
     again = [n for n in again if night.cases[n].workload != plan.PUBLISHED]
     if not again:
         return
@@ -296,10 +385,14 @@ def _retry(night: Night, console: Console) -> None:
     if minutes > night.minutes_left():
         night.notes.append(f"no time was left to repeat {len(cases)} inconclusive cases")
         return
-    finished = run_cases(cases, "nightly-retry", console)
-    night.parts.append(str(finished.folder))
-    for n, case, document in zip(again, cases, finished.results.cases, strict=False):
-        night.cases[n], night.planned[n] = document, case
+
+    def keep(n: int, document: CaseResult) -> None:
+        night.cases[again[n]], night.planned[again[n]] = document, cases[n]
+
+    try:
+        _run(night, cases, "nightly-retry", keep, console)
+    except BadInput as error:  # what the suite found counts
+        raise Failed(str(error)) from error
     night.notes.append(f"{len(again)} inconclusive cases were repeated once")
 
 
@@ -381,11 +474,20 @@ def report(night: Night, *, earlier: Sequence[str], code: int) -> str:
 def finish(
     night: Night, fail_on: Sequence[str], history: Path, earlier: Sequence[documents.Night]
 ) -> tuple[RunFolder, int]:
-    """Writes the night's own run folder, which ``runs/latest`` then names, its line in the history
-    and the trends."""
-    run = RunFolder.create(RUNS, "nightly")
+    """Writes the night's line in the history and the trends, and its own run folder, which
+    ``runs/latest`` then names. Raises OSError, StoreError where one of them cannot be written; the
+    other is written all the same."""
     endings = [one.endings[0] for one in earlier]
     code = code_of(night.endings, fail_on, endings, failed=bool(night.failed))
+    try:
+        _remember(_line(night), history)
+    finally:
+        run = _folder_of(night, endings, code)
+    return run, code
+
+
+def _folder_of(night: Night, earlier: Sequence[str], code: int) -> RunFolder:
+    run = RunFolder.create(RUNS, "nightly")
     results = Results(
         name="nightly",
         cases=tuple(night.cases),
@@ -396,13 +498,12 @@ def finish(
         parts=tuple(night.parts),
     )
     run.write_results(results)
-    run.write_text("report.md", report(night, earlier=endings, code=code))
-    _remember(_line(night, run), history, earlier)
+    run.write_text("report.md", report(night, earlier=earlier, code=code))
     run.finish(night.ending)
-    return run, code
+    return run
 
 
-def _line(night: Night, run: RunFolder) -> documents.Night:
+def _line(night: Night) -> documents.Night:
     machine, versions = {}, {}
     try:
         for part in night.parts[:1]:
@@ -411,7 +512,7 @@ def _line(night: Night, run: RunFolder) -> documents.Night:
     except NotARun as error:
         night.notes.append(str(error))
     return documents.Night(
-        date=_date(run),
+        date=_today(),
         endings=night.endings,
         void=tuple(night.failed),
         commit=checked_out(),
@@ -422,8 +523,8 @@ def _line(night: Night, run: RunFolder) -> documents.Night:
     )
 
 
-def _date(run: RunFolder) -> str:
-    return run.path.name[:10]
+def _today() -> str:
+    return f"{datetime.now(UTC):%Y-%m-%d}"
 
 
 def read_nights(history: Path) -> list[documents.Night]:
@@ -437,12 +538,34 @@ def read_nights(history: Path) -> list[documents.Night]:
         raise BadInput(f"{error}; put it right, or move the file away") from error
 
 
-def _remember(night: documents.Night, history: Path, earlier: Sequence[documents.Night]) -> None:
-    """Adds a line to the nights, and draws the trends anew."""
-    nights = [*earlier, night]
+def _remember(night: documents.Night, history: Path) -> None:
+    """Adds a line to those that are there now, and draws the trends anew, unless a line cannot be
+    read that was added meanwhile. Raises OSError, StoreError."""
     history.mkdir(parents=True, exist_ok=True)
-    write_atomically(history / NIGHTS, "".join(map(documents.line_of, nights)))
-    write_atomically(history / "trends.html", page(nights))
+    with _alone(history):
+        try:
+            there = read_text(history / NIGHTS, inside=history)
+        except MissingFile:
+            there = ""
+        except BadFile as error:
+            raise StoreError(str(error)) from error
+        between = "" if there.endswith("\n") or not there else "\n"
+        write_atomically(history / NIGHTS, there + between + documents.line_of(night))
+        with contextlib.suppress(BadInput):
+            write_atomically(history / "trends.html", page(read_nights(history)))
+
+
+@contextlib.contextmanager
+def _alone(history: Path) -> Iterator[None]:
+    """No other night writes there meanwhile. The folder itself is locked, so that no file of ours
+    is left in it."""
+    folder = os.open(history, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        with contextlib.suppress(OSError):  # a network's file system may lock no folder
+            fcntl.flock(folder, fcntl.LOCK_EX)
+        yield
+    finally:
+        os.close(folder)
 
 
 def _arguments(words: Sequence[str]) -> argparse.Namespace:
@@ -475,7 +598,7 @@ def main(words: Sequence[str]) -> int:
     try:
         run_night(night, base=given.base, new=given.new, locks=locks, seed=seed, console=out)
     except BadInput as error:
-        _remember(_refused_night(night, error), given.history, earlier)
+        _remember(_refused_night(night, error), given.history)
         return _refused(error)
     except Failed as error:
         night.cut_short = str(error)
@@ -484,11 +607,17 @@ def main(words: Sequence[str]) -> int:
     except Exception as error:  # noqa: BLE001 - our own failure must not look like a lock's
         traceback.print_exc()
         night.cut_short = f"it crashed: {type(error).__name__}: {error}"
-    run, code = finish(night, fail_on, given.history, earlier)
+    try:
+        run, code = finish(night, fail_on, given.history, earlier)
+        saved = f"saved in {run.path}; trends in {given.history}/trends.html"
+    except (OSError, StoreError) as error:
+        saved = f"the night cannot be kept: {error}"
+        night.cut_short = "; ".join(filter(None, (night.cut_short, saved)))
+        code = code_of(night.endings, fail_on, (), failed=True)
     out.print(f"\n{night.headline}")
     for kind, what, command in night.failures():
         out.print(f"{kind}: {what}\n  {command}", soft_wrap=True)
-    out.print(f"saved in {run.path}; trends in {given.history}/trends.html")
+    out.print(saved)
     if night.failed or (not code and night.ending != Ending.OK.word):
         word = "failed" if night.failed else "warning"
         print(f"nightly: {word}: {night.headline}", file=sys.stderr)
@@ -497,7 +626,7 @@ def main(words: Sequence[str]) -> int:
 
 def _refused_night(night: Night, error: BadInput) -> documents.Night:
     return documents.Night(
-        date=f"{datetime.now(UTC):%Y-%m-%d}",
+        date=_today(),
         endings=(Ending.BENCH.word,),
         void=(f"refused: {error}",),
         commit=checked_out(),
@@ -514,7 +643,7 @@ if __name__ == "__main__":
     interruption.arm()
     try:
         ended = main(sys.argv[1:])
-    except OSError as error:
+    except (OSError, StoreError) as error:
         print(f"nightly: the night cannot be kept: {error}", file=sys.stderr)
         ended = Ending.BENCH.code
     if left := interruption.cleared():

@@ -1,9 +1,9 @@
 """Each lock before any fault, over all cases of a run.
 
-The time before the first fault is the same experiment in every case of a lock under one workload,
-so its operations may be taken together; that carries quantiles that a single case does not. During
-and after a fault nothing is ever pooled. Cases whose numbers are void, and the published
-experiment, stay out.
+The time before the first fault is the same experiment in every case of a lock on one cluster under
+one workload, so its operations may be taken together; that carries quantiles that a single case
+does not. During and after a fault nothing is ever pooled. Cases whose numbers are void, and the
+published experiment, stay out.
 """
 
 from __future__ import annotations
@@ -36,15 +36,19 @@ class Baselines:
     """Gathers a run's cases one after the other."""
 
     def __init__(self) -> None:
-        self._found: dict[str, list[tuple[CaseResult, Mapping[str, Ints]]]] = defaultdict(list)
+        self._found: list[tuple[CaseResult, Mapping[str, Ints]]] = []
 
     def add(self, case: CaseResult, samples_ns: Mapping[str, Ints]) -> None:
         """``samples_ns`` is from ``lockbench.results.numbers.before``: kind → nanoseconds."""
-        self._found[name_of(case)].append((case, samples_ns))
+        self._found.append((case, samples_ns))
 
     def locks(self) -> tuple[UndisturbedLock, ...]:
-        """One for each lock, in the order in which they came."""
-        return tuple(_pooled(lock, found) for lock, found in self._found.items())
+        """One for each row (``names_of``), in the order in which they came."""
+        rows: dict[str, list[tuple[CaseResult, Mapping[str, Ints]]]] = defaultdict(list)
+        names = names_of([case for case, _ in self._found])
+        for name, found in zip(names, self._found, strict=True):
+            rows[name].append(found)
+        return tuple(_pooled(name, found) for name, found in rows.items())
 
 
 def _pooled(lock: str, found: Sequence[tuple[CaseResult, Mapping[str, Ints]]]) -> UndisturbedLock:
@@ -89,20 +93,30 @@ def ceiling_of(cases: Sequence[CaseResult], lock: str) -> float | None:
     return found.pop() if len(found) == 1 else None
 
 
-def _cases_of(cases: Sequence[CaseResult], lock: str) -> list[CaseResult]:
-    return [
-        case
-        for case in cases
-        if name_of(case) == lock and has_numbers(case) and not is_published(case)
-    ]
+def _cases_of(cases: Sequence[CaseResult], row: str) -> list[CaseResult]:
+    pooled = [case for case in cases if has_numbers(case) and not is_published(case)]
+    return [case for case, name in zip(pooled, names_of(pooled), strict=True) if name == row]
 
 
-def name_of(case: CaseResult) -> str:
-    """The lock, and the workload or the network where they are not the plain ones: another
-    experiment."""
-    workload, network = case.workload or MUTEX, case.network or LOOPBACK
-    words = [workload if workload != MUTEX else "", network if network != LOOPBACK else ""]
-    return ", ".join([case.lock, *filter(None, words)])
+def names_of(cases: Sequence[CaseResult]) -> list[str]:
+    """The row of each of the cases that are pooled: the lock; its topology and size where these
+    cases have several of it; the workload and the network where they are not the plain ones."""
+    topologies: dict[str, set[str | None]] = defaultdict(set)
+    sizes: dict[tuple[str, str | None], set[int | None]] = defaultdict(set)
+    for case in cases:
+        topologies[case.lock].add(case.topology)
+        sizes[case.lock, case.topology].add(case.size)
+    names = []
+    for case in cases:
+        workload, network = case.workload or MUTEX, case.network or LOOPBACK
+        words = [
+            str(case.topology) if len(topologies[case.lock]) > 1 else "",
+            f"{case.size} nodes" if len(sizes[case.lock, case.topology]) > 1 else "",
+            workload if workload != MUTEX else "",
+            network if network != LOOPBACK else "",
+        ]
+        names.append(", ".join([case.lock, *filter(None, words)]))
+    return names
 
 
 def _response(took_ns: Mapping[str, Ints], kind: str) -> Quantiles:

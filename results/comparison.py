@@ -8,6 +8,7 @@ from within two runs of the same thing excluded zero in 31 to 56 of 100 pairs of
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from statistics import median
@@ -16,13 +17,14 @@ from typing import Final, Literal
 from msgspec.structs import asdict
 
 from lockbench.results.cases import (
+    MUTEX,
     attempts,
-    broken,
     expected_of,
     in_order,
     is_published,
     k_of_n,
     lock_of,
+    proven,
     results_of,
     undecided,
 )
@@ -36,11 +38,15 @@ from lockbench.results.gate import (
     metrics_of,
     value_of,
 )
+from lockbench.results.judgements import NOTHING_DECLARED
 from lockbench.results.statistics import holm, p_more_often
 from lockbench.results.stored import Stored
 
 Key = tuple[str, str]
 MORE_OFTEN: Final = "more often"
+NO_LONGER: Final = "no longer decided"
+# The judgement of a case in which what was to be tested did not take place: a try less.
+NOT_EXPOSED: Final = "not exposed"
 # Nothing is measured a second time before this counts. At 5 % of a verdict that breaks in half of
 # the tries 2 jobs in 100 were a false alarm, at 1 % one in 250.
 MORE_OFTEN_ALPHA: Final = 0.01
@@ -58,7 +64,8 @@ MACHINE: Final = (
     "python",
     "virtual",
 )
-# What has to be the same for two cases to be the same experiment.
+# What has to be the same for two cases to be the same experiment, and tells several cases of a
+# lock apart.
 IDENTITY: Final = (
     "workload",
     "topology",
@@ -67,6 +74,7 @@ IDENTITY: Final = (
     "clients",
     "keys",
 )
+UNITS: Final = {"size": " nodes", "clients": " clients", "keys": " keys"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -161,12 +169,14 @@ def _tries(cases: Iterable[CaseResult]) -> list[CaseResult]:
 
 @dataclass(frozen=True, slots=True)
 class _Tally:
-    """In how many tries a verdict broke on each side."""
+    """In how many tries a verdict broke on each side. ``violated``: it broke in a case that was
+    judged a violation."""
 
     lock: str
     fault: str
     verdict: str
     expected: str
+    violated: bool
     k_base: int
     n_base: int
     k_new: int
@@ -184,30 +194,41 @@ class _Tally:
 def _tally(
     lock: str, fault: str, verdict: str, base: Sequence[CaseResult], new: Sequence[CaseResult]
 ) -> _Tally:
-    expected = next((e for case in new if (e := expected_of(case, verdict))), "undeclared")
-    return _Tally(lock, fault, verdict, expected, *k_of_n(base, verdict), *k_of_n(new, verdict))
+    shown = {case.ending for case in new if verdict in proven(case)}
+    violated = "safety" in shown
+    # A document names what is expected of the usual verdicts alone. Of another one, a case that it
+    # broke without being a violation says that it may.
+    unsaid = "may-break" if shown and not violated else "undeclared"
+    expected = next((e for case in new if (e := expected_of(case, verdict))), unsaid)
+    counted = (*k_of_n(base, verdict), *k_of_n(new, verdict))
+    return _Tally(lock, fault, verdict, expected, violated, *counted)
 
 
 def _change(one: _Tally, p_more_often: float) -> VerdictChange | None:
     """``p_more_often`` is corrected."""
     same_share = one.k_base * one.n_new == one.k_new * one.n_base
     may_break = one.expected in {"may-break", "breaks"}
+    # Nobody has claimed anything, and no lease prevents it: what counts is how often.
+    unclaimed = one.expected == NOTHING_DECLARED
+    expected = "nothing is declared" if unclaimed else f"expected: {one.expected}"
     if one.n_base and not one.n_new:
-        direction, words = "open", "no longer decided"
+        direction, words = "open", NO_LONGER
     elif one.n_new and not one.n_base and not one.k_new:
         direction, words = "better", "decided for the first time"
-    elif one.k_new and not one.k_base and not may_break:
-        claimed = one.expected != "undeclared"
-        direction = "worse"
-        words = "expected to hold, and broke" if claimed else "nothing is declared, and it broke"
+    elif one.k_new and not one.k_base and not may_break and not unclaimed:
+        silent = one.expected == "undeclared"
+        # What no case was judged for is no violation, and it got worse all the same.
+        direction = "worse" if one.violated else MORE_OFTEN
+        words = "nothing is declared, and it broke" if silent else "expected to hold, and broke"
     elif p_more_often < MORE_OFTEN_ALPHA and one.expected != "breaks":
-        direction, words = MORE_OFTEN, f"breaks more often, expected: {one.expected}"
+        direction, words = MORE_OFTEN, f"breaks more often, {expected}"
     elif bool(one.k_base) is bool(one.k_new) and same_share:
         return None
     elif may_break:
-        direction, words = "as may happen", f"expected: {one.expected}"
+        direction, words = "as may happen", expected
     elif one.k_new:
-        direction, words = "open", "broke on both sides; more often is not shown"
+        where = "on both sides" if one.k_base else "and nothing is declared"
+        direction, words = "open", f"broke {where}; more often is not shown"
     else:
         direction, words = "better", "broke before, and was not seen to break"
     return VerdictChange(
@@ -228,16 +249,31 @@ def endings_of_verdicts(sides: Sides) -> set[str]:
     worse.
 
     With several runs of a case, those that were not exposed are tries that do not count; the case
-    is inconclusive when none counts, or when any verdict is undecided.
+    is inconclusive when none counts, when a verdict is undecided or no longer decided, and when a
+    run was inconclusive for any other reason.
     """
-    often = any(change.direction == MORE_OFTEN for change in verdict_changes(sides))
-    endings = {"regression"} if often else set()
+    changes = verdict_changes(sides)
+    endings = {"regression" for change in changes if change.direction == MORE_OFTEN}
+    endings |= {"inconclusive" for change in changes if change.words == NO_LONGER}
     for base, new in sides.values():
         endings |= {"safety" for case in new if case.ending == "safety"}
         endings |= {"bench" for case in (*base, *new) if case.ending == "bench"}
-        if not any(case.exposed for case in new) or any(map(undecided, new)):
-            endings.add("inconclusive")
+        endings |= {"inconclusive" for _ in _open(new)}
     return endings
+
+
+def _open(new: Sequence[CaseResult]) -> list[str]:
+    """Why the runs of a case decide nothing; empty where they do."""
+    found = []
+    for case in new:
+        if case.ending == "inconclusive" and case.judgement != NOT_EXPOSED:
+            found.append(case.why or str(case.judgement))
+        elif names := undecided(case):
+            found.append(f"{', '.join(names)}: undecided")
+    if not any(case.exposed for case in new):
+        missed = [case.why for case in new if case.judgement == NOT_EXPOSED and case.why]
+        found += missed or ["no run was exposed"]
+    return in_order(found)
 
 
 def compare_stored(
@@ -272,7 +308,7 @@ def compare_stored(
 def differences(base: Sequence[Stored], new: Sequence[Stored]) -> list[str]:
     """Sentences; none where the two are the same experiment on the same machine and versions."""
     found = []
-    cases = [{_label(c): c for r in runs for c in r.cases} for runs in (base, new)]
+    cases = _labelled(base, new)
     for what, only in zip(
         ("base", "new"),
         (cases[0].keys() - cases[1].keys(), cases[1].keys() - cases[0].keys()),
@@ -331,14 +367,16 @@ def _versions(run: Stored) -> dict[str, str]:
     return found
 
 
-def _changed(base: CaseResult, new: CaseResult) -> list[str]:
-    """``name old and new`` for everything that makes two cases of one name two experiments."""
-    old, now = _flat(base), _flat(new)
-    return [
-        f"{name} {old.get(name)} and {now.get(name)}"
-        for name in in_order([*old, *now])
-        if old.get(name) != now.get(name)
-    ]
+def _changed(base: Sequence[CaseResult], new: Sequence[CaseResult]) -> list[str]:
+    """``name old and new`` for everything that makes the cases of one name two experiments."""
+    sides = [[_flat(case) for case in cases] for cases in (base, new)]
+    found = []
+    for name in in_order(name for flat in (*sides[0], *sides[1]) for name in flat):
+        old, now = ({flat.get(name) for flat in side} for side in sides)
+        if old != now:
+            said = ("/".join(sorted(map(str, values))) for values in (old, now))
+            found.append(f"{name} {' and '.join(said)}")
+    return found
 
 
 def _flat(case: CaseResult) -> dict[str, object]:
@@ -350,18 +388,52 @@ def _flat(case: CaseResult) -> dict[str, object]:
 def _sides(
     base: Sequence[Stored], new: Sequence[Stored]
 ) -> dict[Key, tuple[list[CaseResult], list[CaseResult]]]:
-    sides: dict[Key, tuple[list[CaseResult], list[CaseResult]]] = {}
-    known = {_label(case) for run in base for case in run.cases}
-    for at, runs in enumerate((base, new)):
-        for case in (case for run in runs for case in run.cases if not is_published(case)):
-            if _label(case) in known:
-                sides.setdefault(_label(case), ([], []))[at].append(case)
-    return {key: pair for key, pair in sides.items() if all(pair)}
+    """What both have, without the published experiment."""
+    old, now = _labelled(base, new)
+    both = [key for key in old if key in now]
+    return {key: (old[key], now[key]) for key in both if not is_published(old[key][0])}
 
 
-def _label(case: CaseResult) -> Key:
-    fault = case.fault
-    return lock_of(case), f"{fault}, {case.workload}" if is_published(case) else fault
+def _labelled(
+    base: Sequence[Stored], new: Sequence[Stored]
+) -> tuple[dict[Key, list[CaseResult]], dict[Key, list[CaseResult]]]:
+    """(lock, fault) → the cases, of each side. The lock is called with its workload, topology and
+    what else tells its cases apart, where one side has several; what differs only between the
+    sides is no name but a difference."""
+    cases = [[case for run in runs for case in run.cases] for runs in (base, new)]
+    locks = [[lock_of(case) for case in side] for side in cases]
+    for name in IDENTITY:
+        several: set[str] = set()
+        for side, of in zip(cases, locks, strict=True):
+            values: dict[str, set[str]] = defaultdict(set)
+            for case, lock in zip(side, of, strict=True):
+                if not is_published(case):
+                    values[lock].add(_said(case, name))
+            several |= {lock for lock, found in values.items() if len(found) > 1}
+        locks = [
+            [
+                f"{lock}, {_said(case, name)}"
+                if lock in several and not is_published(case)
+                else lock
+                for case, lock in zip(side, of, strict=True)
+            ]
+            for side, of in zip(cases, locks, strict=True)
+        ]
+    old, now = (_by_key(side, of) for side, of in zip(cases, locks, strict=True))
+    return old, now
+
+
+def _by_key(cases: Sequence[CaseResult], locks: Sequence[str]) -> dict[Key, list[CaseResult]]:
+    found: dict[Key, list[CaseResult]] = defaultdict(list)
+    for case, lock in zip(cases, locks, strict=True):
+        fault = f"{case.fault}, {case.workload}" if is_published(case) else case.fault
+        found[lock, fault].append(case)
+    return dict(found)
+
+
+def _said(case: CaseResult, name: str) -> str:
+    value = getattr(case, name)
+    return (value or MUTEX) if name == "workload" else f"{value}{UNITS.get(name, '')}"
 
 
 def _shown(key: Key, pair: tuple[Sequence[CaseResult], Sequence[CaseResult]]) -> list[Cell]:
@@ -394,7 +466,7 @@ def _sentence(
             if c.direction == "worse"
         ]
         known = [
-            f"{lock} under {fault}: {', '.join(broken(case))}, in base too ({case.judgement})"
+            f"{lock} under {fault}: {', '.join(proven(case))}, in base too ({case.judgement})"
             for (lock, fault), (_, new) in sides.items()
             for case in new
             if case.ending == "safety"
@@ -419,13 +491,18 @@ def _sentence(
         return f"The bench failed, which says nothing of the lock: {failed[0]}"
     if ending == "inconclusive":
         few = in_order(f"{c.lock}: {c.words}" for c in cells if c.word in UNDECIDED)
+        lost = [
+            f"{c.lock} under {c.fault}: {c.verdict} is {NO_LONGER}"
+            for c in changes
+            if c.words == NO_LONGER
+        ]
         vague = in_order(
-            f"{lock} under {fault}: {case.why}"
+            f"{lock} under {fault}: {each}"
             for (lock, fault), (_, new) in sides.items()
-            for case in new
-            if case.ending == "inconclusive"
+            for each in _open(new)
         )
-        return f"Inconclusive: {'; '.join([*few, *vague][:3]) or 'the two have no case in common'}"
+        why = "; ".join([*few, *vague, *lost][:3])
+        return f"Inconclusive: {why or 'the two have no case in common'}"
     return _nothing_worse(changes, cells)
 
 

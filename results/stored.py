@@ -3,8 +3,9 @@
 Guarantees for every run it returns: it is finished; each history is the one whose digest stands in
 the results; each case in ``results.json`` is the one that was written when the case ended; and
 today's checker and today's arithmetic reach the stored verdicts, latencies and rates from the
-stored history. So a verdict or a number edited by hand shows. Does not guarantee that the settings
-and what else cannot be computed again were left alone by somebody who edits both files alike.
+stored history. The same holds for each earlier try of a case, and the case says of it what it says
+itself. So a verdict or a number edited by hand shows. Does not guarantee that the settings and what
+else cannot be computed again were left alone by somebody who edits both files alike.
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ from pathlib import Path
 from typing import Final
 
 import numpy as np
+from msgspec.structs import replace
 from numpy.typing import NDArray
 
 from lockbench.checker.check import check
@@ -22,8 +24,15 @@ from lockbench.checker.clocks import on_one_clock
 from lockbench.history.columns import History
 from lockbench.history.lines import UnreadableHistory
 from lockbench.history.recording import read_recording
-from lockbench.results.cases import BASES, is_published, lock_of, results_of, unknown_after_s
-from lockbench.results.documents import CaseResult, Machine, Plan, Results, Versions
+from lockbench.results.cases import (
+    BASES,
+    came_to_nothing,
+    is_published,
+    lock_of,
+    results_of,
+    unknown_after_s,
+)
+from lockbench.results.documents import CaseResult, Machine, Plan, Results, Try, Versions
 from lockbench.results.numbers import GIVEN_UP, KINDS, Numbers, Phases, before, measure
 from lockbench.results.rates import Block, again
 from lockbench.results.store import CaseFolder, NotARun, RunFolder, open_run
@@ -142,11 +151,20 @@ def samples_ns(run: RunFolder, case: CaseResult) -> dict[str, NDArray[np.int64]]
 
 
 def blocks_of(run: RunFolder, case: CaseResult) -> list[Block]:
-    """The steps of a case with their acquires. Raises Edited."""
-    if not case.rates:
+    """The steps of a case with their acquires; none where its load did not last as long as its
+    phases. Raises Edited."""
+    if not case.rates or _was_cut(case):
         return []
     history = on_one_clock(history_of(run, case))
     return [again(history, step, unknown_after_s(case)) for step in case.rates]
+
+
+def _was_cut(case: CaseResult) -> bool:
+    """Whether its load did not last as long as its phases, or something happened from outside. A
+    violation is told before that, so its judgement may not say so: then its numbers are void, and
+    not for the load generator."""
+    healthy = case.generator is not None and case.generator.ok is True
+    return came_to_nothing(case) or bool(case.outside) or (case.numbers == "void" and healthy)
 
 
 def _spans(case: CaseResult) -> Phases | None:
@@ -164,15 +182,45 @@ def _spans(case: CaseResult) -> Phases | None:
 
 
 def verify(run: RunFolder, case: CaseResult) -> None:
-    """One case as it stands in the results. Raises Edited."""
+    """One case as it stands in the results, and its earlier tries. Raises Edited."""
     folder = _folder(run, case)
-    name = f"{run.path}, case {folder.path.name}"
+    _verify(folder, case, _written(folder))
+    folders = [case.folder, *(earlier.folder for earlier in case.earlier_tries)]
+    if len(set(folders)) < len(folders):
+        raise Edited(f"{_name(folder)}: two of its tries are one: the results were edited")
+    for earlier in case.earlier_tries:
+        _verify_try(_folder(run, replace(case, folder=earlier.folder)), case, earlier)
+
+
+def _verify_try(folder: CaseFolder, case: CaseResult, told: Try) -> None:
+    """An earlier try counts in every k of n: it is what its own document says, and that is what its
+    history gives."""
+    written = _written(folder)
+    itself = (written.lock, written.fault, results_of(written), written.exposed is not False)
+    if itself != (case.lock, case.fault, told.observed, told.exposed is not False):
+        raise Edited(
+            f"{_name(folder)}: {case.folder} says something else of this try than its case.json: "
+            "one of them was edited"
+        )
+    _verify(folder, written, written)
+
+
+def _written(folder: CaseFolder) -> CaseResult:
     try:
         written = folder.read_case()
     except NotARun as error:
         raise Edited(str(error)) from error
     if written is None:
-        raise Edited(f"{name}: its case.json is missing; {AGAIN}")
+        raise Edited(f"{_name(folder)}: its case.json is missing; {AGAIN}")
+    return written
+
+
+def _name(folder: CaseFolder) -> str:
+    return f"{folder.run}, case {folder.path.name}"
+
+
+def _verify(folder: CaseFolder, case: CaseResult, written: CaseResult) -> None:
+    name = _name(folder)
     recorded = case.history_sha256
     never_ran = recorded == {} and not results_of(case)
     if recorded is None or not (recorded or never_ran):

@@ -113,10 +113,12 @@ class LockRates(Part, frozen=True):
 
 
 class Replayed(Part, frozen=True):
-    """A case that was played again. ``shown``: verdict → how many times it was invalid."""
+    """A case that was played again. ``shown``: verdict → how many times it was invalid, of the
+    ``counted`` times that say anything (None: an older version wrote it)."""
 
     case: str
     shown: dict[VerdictName, Count]
+    counted: Count | None = None
 
 
 class Replay(Part, frozen=True):

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, replace
+from io import StringIO
 from pathlib import Path
 from typing import Any
 
 import pytest
+from msgspec.structs import replace as evolved
 from rich.console import Console
 
 from lockbench.bench import plan, replay
@@ -17,7 +19,7 @@ from lockbench.cli import adr, alerts
 from lockbench.evidence import bugreport, compare, observations, track
 from lockbench.report import commands
 from lockbench.results import stored as evidence
-from lockbench.results.documents import Machine, Results, Versions, made
+from lockbench.results.documents import Machine, Results, Verdict, Versions, made
 from lockbench.results.errors import BadInput, Ending
 from lockbench.results.store import NotARun, RunFolder, open_run
 from tests.results.plain import write_case, write_machine, write_plan, write_results, write_versions
@@ -88,6 +90,46 @@ def test_the_same_schedule_is_played_as_often_as_asked(tmp_path: Path) -> None:
     assert told is not None
     assert (told.times, told.cases[0].shown) == (3, {"double-grant": 2})
     assert open_run(finished.folder).results() == finished.results
+
+
+UNSEEN = {"exposed": False, "judgement": "not exposed"}
+FELL_OVER = {"judgement": "failed", "ending": "bench"}
+
+
+@pytest.mark.parametrize(
+    ("broke", "amiss", "said"),
+    [
+        ("-----", {}, "nothing broke in 5"),
+        ("xx---", {}, "double-grant 2 of 5"),
+        ("-----", dict.fromkeys(range(5), UNSEEN), "nothing was shown, not counted: 5 of 5"),
+        ("-----", dict.fromkeys(range(5), FELL_OVER), "nothing was shown, not counted: 5 of 5"),
+        ("-----", {1: UNSEEN, 3: FELL_OVER}, "nothing broke in 3, not counted: 2 of 5"),
+        # What broke counts, whatever else there was.
+        ("xx---", {0: FELL_OVER, 2: UNSEEN}, "double-grant 2 of 4, not counted: 1 of 5"),
+    ],
+)
+def test_n_are_the_times_that_say_anything(
+    tmp_path: Path, broke: str, amiss: dict[int, dict[str, Any]], said: str
+) -> None:
+    case, turns = three_faults(), iter(broke)
+    play = runner(lambda _: next(turns) == "x", [], tmp_path / "new")
+
+    def run(cases: list[Case], name: str) -> Finished:
+        finished = play(cases, name)
+        found = finished.results.cases
+        held = {"late-grant": Verdict("valid")}
+        found = tuple(
+            evolved(one, verdicts={**one.verdicts, **held}, **amiss.get(n, {}))
+            for n, one in enumerate(found)
+        )
+        return replace(finished, results=evolved(finished.results, cases=found))
+
+    told = replay.replay(stored(tmp_path, [case]), 5, run).results.replay
+    assert told is not None
+    console = Console(file=StringIO(), width=200)
+    replay.say(told, console)
+    assert isinstance(console.file, StringIO)
+    assert console.file.getvalue().splitlines()[0] == f"{case.name}: {said}"
 
 
 def test_only_what_the_violation_needs_is_left(tmp_path: Path) -> None:

@@ -13,12 +13,15 @@ from msgspec.structs import replace as evolved
 from lockbench.bench import resume, suites
 from lockbench.bench.plan import Case, tries_of
 from lockbench.checker.check import check
+from lockbench.checker.clocks import on_one_clock
 from lockbench.history.recording import read_recording
 from lockbench.results import documents
 from lockbench.results.documents import Image, Machine, Plan, Try, Versions, made
 from lockbench.results.errors import BadInput, Ending
 from lockbench.results.numbers import measure
+from lockbench.results.rates import step_of
 from lockbench.results.store import RunFolder
+from lockbench.results.stored import blocks_of
 from tests.results.made_run import record
 from tests.results.plain import plain, write_case, write_machine, write_plan, write_versions
 
@@ -150,6 +153,28 @@ def test_a_verdict_that_was_edited_is_refused(run: RunFolder) -> None:
 def test_what_could_not_run_is_run_anew(run: RunFolder) -> None:
     finish_case(run, 3, fault="wipe", judgement="could not run", ending="bench")
     assert list(resume.finished(run, cases())) == [1]
+
+
+@pytest.mark.parametrize(
+    ("changes", "blocks"),
+    [
+        ({}, 1),
+        ({"judgement": "failed", "ending": "bench", "numbers": "void"}, 0),
+        # A violation is told first; only its numbers say that the load was cut.
+        ({"ending": "safety", "numbers": "void", "generator": {"ok": True}}, 0),
+        ({"numbers": "void", "generator": {"ok": False, "why": ["it lagged"]}}, 1),
+    ],
+)
+def test_a_case_whose_load_was_cut_brings_no_rates(
+    run: RunFolder, changes: dict[str, Any], blocks: int
+) -> None:
+    """Neither when it ended nor after a resume, although its document keeps what was seen."""
+    history = on_one_clock(read_recording(run.cases()[0].history))
+    step = step_of(history, 0, 10**9, unknown_after_s=1.0).step
+    finish_case(run, 3, fault="wipe", rates=[plain(step)], **changes)
+    document = resume.finished(run, cases())[3]
+    assert len(document.rates) == 1
+    assert len(blocks_of(run, document)) == blocks
 
 
 def test_a_break_that_is_due_is_given_all_of_its_tries(run: RunFolder) -> None:

@@ -100,7 +100,8 @@ def test_an_earlier_try_counts_and_is_verified(tmp_path: Path) -> None:
         shutil.copytree(folder, earlier)
         document = {**case, "folder": earlier.name}
         (earlier / "case.json").write_text(json.dumps(document))
-        case["earlier_tries"] = [{"observed": {}, "exposed": True, "folder": earlier.name}]
+        observed = {verdict: of["result"] for verdict, of in case["verdicts"].items()}
+        case["earlier_tries"] = [{"observed": observed, "exposed": True, "folder": earlier.name}]
 
     run = make_run(tmp_path, double=True, change=tried_twice)
     made = bugreport.bugreport(run.path, declared_too=True).folders

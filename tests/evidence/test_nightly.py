@@ -3,9 +3,13 @@ command that repeats it."""
 
 from __future__ import annotations
 
+import errno
+import fcntl
 import itertools
 import json
+import os
 import re
+import threading
 import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -32,10 +36,11 @@ from lockbench.locks.shared.library import library_of
 from lockbench.report.trends import figures_of, page, versions_in
 from lockbench.results import documents
 from lockbench.results.comparison import Comparison
-from lockbench.results.documents import CaseResult, Results
+from lockbench.results.documents import CaseResult, Results, Try
 from lockbench.results.errors import BadInput, Ending
 from lockbench.results.gate import Cell
 from lockbench.results.quantiles import P99, needed
+from lockbench.results.store import RunFolder, StoreError
 from tests.results.measured_noise import case as case_of
 
 FAIL_ON = nightly.FAIL_ON
@@ -547,6 +552,212 @@ def test_what_was_found_before_a_night_was_cut_short_is_told(
     (line,) = read_nights(Path("runs"))
     assert line.endings == ("safety", "bench")
     assert "two held it" in capsys.readouterr().out
+
+
+def write_run(name: str, *cases: CaseResult) -> RunFolder:
+    """A run as a bench leaves it."""
+    run = RunFolder.create(Path("runs"), name)
+    run.write_results(Results(cases=cases))
+    run.finish("safety")
+    return run
+
+
+@pytest.mark.parametrize("cut", [RuntimeError("of our own"), KeyboardInterrupt()])
+def test_what_a_suite_had_found_when_it_was_cut_short_is_told(
+    night: Any,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    cut: BaseException,
+) -> None:
+    """The second case was done, the first was not."""
+    night(lambda *_: "ok")
+    done: list[plan.Case] = []
+
+    def run_cases(cases: Sequence[plan.Case], name: str, _: Console) -> Finished:
+        done.append(cases[1])
+        found = document(cases[1].lock, cases[1].fault, "safety", "two held it")
+        write_run(name, evolved(found, folder="02-it"))
+        raise cut
+
+    monkeypatch.setattr(nightly, "run_cases", run_cases)
+    assert nightly.main([]) == Ending.SAFETY.code
+    (line,) = read_nights(Path("runs"))
+    assert line.endings == ("safety", "bench")
+    said = capsys.readouterr().out
+    assert f"safety: {done[0].lock} under {done[0].fault}: two held it" in said
+    assert "nightly-suite" in Path("runs/latest/report.md").read_text()
+
+
+def test_a_night_that_is_cut_short_takes_nobody_else_s_findings(
+    night: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Neither an older run's nor that of a bench that began meanwhile."""
+    night(lambda *_: "ok")
+    found = document("etcd", "kill", "safety", "two held it")
+    write_run("nightly-suite", found)
+
+    def run_cases(_cases: Sequence[plan.Case], name: str, _: Console) -> Finished:
+        (write_run(name, found).path / "owner").write_text("1\n")
+        raise RuntimeError
+
+    monkeypatch.setattr(nightly, "run_cases", run_cases)
+    assert nightly.main([]) == Ending.BENCH.code
+    (line,) = read_nights(Path("runs"))
+    assert line.endings == ("bench", "inconclusive")
+
+
+@pytest.mark.parametrize(("side", "code"), [("new", 1), ("base", 255)])
+def test_a_violation_of_a_comparison_that_is_cut_short_is_told(
+    night: Any, monkeypatch: pytest.MonkeyPatch, side: str, code: int
+) -> None:
+    night(lambda *_: "ok")
+
+    def regress(asked: Order, _: Console) -> tuple[Finished, Comparison]:
+        (lock, fault), *_rest = asked.cases
+        write_run("regress-x", evolved(document(lock, fault, "safety", "two"), side=side))
+        raise RuntimeError("of our own")
+
+    monkeypatch.setattr(nightly, "regress", regress)
+    assert nightly.main([]) == code
+    (line,) = read_nights(Path("runs"))
+    assert line.endings == (("safety", "bench") if side == "new" else ("bench",))
+    repeat = "    lockbench regress --base current --new current"
+    assert (repeat in Path("runs/latest/report.md").read_text()) is (side == "new")
+
+
+def test_a_night_that_cannot_repeat_a_case_keeps_what_it_found(
+    night: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    night(lambda *_: "ok")
+
+    def run_cases(cases: Sequence[plan.Case], name: str, _: Console) -> Finished:
+        if name != "nightly-suite":
+            raise BadInput("1.0 GiB of memory are available")
+        ends = itertools.chain(["safety", "inconclusive"], itertools.repeat("ok"))
+        made = [document(c.lock, c.fault, end) for c, end in zip(cases, ends, strict=False)]
+        return Finished(Ending.SAFETY, Path("runs") / name, Results(cases=tuple(made)))
+
+    monkeypatch.setattr(nightly, "run_cases", run_cases)
+    assert nightly.main([]) == Ending.SAFETY.code
+    (line,) = read_nights(Path("runs"))
+    assert line.endings == ("safety", "bench", "inconclusive")
+    assert line.void == ("1.0 GiB of memory are available",)
+
+
+@pytest.mark.parametrize(("before", "ending"), [("unknown", "inconclusive"), ("valid", "ok")])
+def test_a_case_that_was_undecided_in_an_earlier_try_stays_so(
+    night: Any, monkeypatch: pytest.MonkeyPatch, before: Any, ending: str
+) -> None:
+    night(lambda *_: "ok")
+    tries: list[str] = []
+
+    def run_cases(cases: Sequence[plan.Case], name: str, _: Console) -> Finished:
+        tries.append(name)
+        earlier = (Try(observed={"double-grant": before}),)
+        made = [evolved(document(c.lock, c.fault, "ok"), earlier_tries=earlier) for c in cases]
+        return Finished(Ending.OK, Path("runs") / name, Results(cases=tuple(made)))
+
+    monkeypatch.setattr(nightly, "run_cases", run_cases)
+    assert nightly.main([]) == 0
+    (line,) = read_nights(Path("runs"))
+    assert line.endings == (ending,)
+    assert tries == ["nightly-suite", "nightly-retry"][: 2 if ending == "inconclusive" else 1]
+    said = "double-grant: undecided in an earlier try"
+    assert (said in Path("runs/latest/report.md").read_text()) is (ending == "inconclusive")
+
+
+@pytest.mark.parametrize("of_a_case", [False, True])
+def test_a_suite_that_could_not_clear_away_is_told_once(
+    night: Any, monkeypatch: pytest.MonkeyPatch, of_a_case: bool
+) -> None:
+    night(lambda *_: "ok")
+
+    def run_cases(cases: Sequence[plan.Case], name: str, _: Console) -> Finished:
+        ends = itertools.chain(["bench" if of_a_case else "ok"], itertools.repeat("ok"))
+        made = [document(c.lock, c.fault, end, "it") for c, end in zip(cases, ends, strict=False)]
+        return Finished(Ending.BENCH, Path("runs") / name, Results(cases=tuple(made)))
+
+    monkeypatch.setattr(nightly, "run_cases", run_cases)
+    assert nightly.main(["--fail-on", "bench"]) == Ending.BENCH.code
+    report = Path("runs/latest/report.md").read_text()
+    assert report.count("**bench**") == 1
+    assert ("could not be removed" in report) is not of_a_case
+
+
+def test_a_night_loses_no_line_that_another_wrote_meanwhile(
+    night: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    night(lambda *_: "ok")
+
+    def meanwhile(*_: Any) -> dict[str, str]:
+        nightly._remember(one_night("another", 1.0), Path("runs"))
+        return {}
+
+    nightly._remember(one_night("before", 1.0), Path("runs"))
+    monkeypatch.setattr(nightly, "install", meanwhile)
+    assert nightly.main([]) == 0
+    dates = [line.date for line in read_nights(Path("runs"))]
+    assert dates[0] == "before"
+    assert set(dates[1:-1]) == {"another"}
+    assert len(dates) >= 3
+    assert "another" in Path("runs/trends.html").read_text()
+
+
+def test_two_nights_do_not_write_the_history_at_once(tmp_path: Path) -> None:
+    folder = os.open(tmp_path, os.O_RDONLY)
+    fcntl.flock(folder, fcntl.LOCK_EX)
+    other = threading.Thread(target=nightly._remember, args=(one_night("1", 1.0), tmp_path))
+    other.start()
+    try:
+        other.join(0.5)
+        assert other.is_alive()
+        assert not (tmp_path / NIGHTS).exists()
+    finally:
+        os.close(folder)
+        other.join(60)
+    assert [line.date for line in read_nights(tmp_path)] == ["1"]
+    assert {path.name for path in tmp_path.iterdir()} == {NIGHTS, "trends.html"}
+
+
+@pytest.mark.parametrize(("ending", "code"), [("ok", 255), ("safety", 1)])
+def test_a_night_without_room_for_its_folder_has_its_line_and_its_code(
+    night: Any,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    ending: str,
+    code: int,
+) -> None:
+    night(lambda *_: "ok")
+
+    def run_cases(cases: Sequence[plan.Case], name: str, _: Console) -> Finished:
+        made = [document(c.lock, c.fault, ending, "two held it") for c in cases]
+        return Finished(Ending[ending.upper()], Path("runs") / name, Results(cases=tuple(made)))
+
+    def create(*_: Any, **__: Any) -> RunFolder:
+        raise StoreError("no run folder could be made in runs: No space left on device")
+
+    monkeypatch.setattr(nightly, "run_cases", run_cases)
+    monkeypatch.setattr(RunFolder, "create", create)
+    assert nightly.main([]) == code
+    said = capsys.readouterr()
+    assert "the night cannot be kept: no run folder could be made in runs" in said.err
+    assert ("two held it" in said.out) is (ending == "safety")
+    (line,) = read_nights(Path("runs"))
+    assert line.endings == (ending,)
+
+
+def test_a_night_without_room_for_its_line_has_its_folder(
+    night: Any, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    night(lambda *_: "ok")
+
+    def remember(*_: Any) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr(nightly, "_remember", remember)
+    assert nightly.main([]) == Ending.BENCH.code
+    assert "the night cannot be kept" in capsys.readouterr().err
+    assert Path("runs/latest/report.md").read_text().startswith("# ok")
 
 
 def test_every_lock_of_a_night_is_made_ready_before_its_suite(

@@ -32,6 +32,7 @@ from lockbench.evidence.observations import (
 )
 from lockbench.evidence.track import pages
 from lockbench.history.jsonl import read_jsonl
+from lockbench.results.cases import results_of
 from lockbench.results.documents import Versions, made
 from lockbench.results.errors import BadInput
 from lockbench.results.stored import Stored
@@ -150,7 +151,8 @@ def test_a_break_that_could_not_be_cut_out_is_said(
 
 def test_what_showed_in_an_earlier_try_alone_is_cut_out_of_it(tmp_path: Path) -> None:
     earlier = make_run(tmp_path / "a", faults={"pause": True}, double=True)
-    before = {"observed": {"double-grant": "invalid"}, "exposed": True, "folder": "try"}
+    observed = results_of(earlier.results().cases[0])
+    before = {"observed": observed, "exposed": True, "folder": "try"}
 
     def change(case: dict[str, Any]) -> None:
         case["earlier_tries"] = [before]

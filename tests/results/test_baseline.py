@@ -8,7 +8,7 @@ from msgspec.structs import replace
 from lockbench.history.columns import History
 from lockbench.history.op import F, Type
 from lockbench.report.facts import BASELINE
-from lockbench.results.baseline import Baselines
+from lockbench.results.baseline import Baselines, of_cases
 from lockbench.results.documents import CaseResult, Floor, Quantiles, Spread
 from lockbench.results.numbers import Phases, before
 from lockbench.results.wording import NONE
@@ -114,3 +114,40 @@ def test_another_workload_is_another_experiment() -> None:
         ("etcd", 2),
         ("etcd, payment", 1),
     ]
+
+
+def gathered(*cases: CaseResult) -> list[tuple[str, int]]:
+    found = Baselines()
+    for case in cases:
+        found.add(case, {kind: np.full(5, MS) for kind in KINDS})
+    return [(row.lock, row.cases) for row in found.locks()]
+
+
+def test_another_topology_is_another_experiment_and_so_is_another_size() -> None:
+    redis, fsync = (
+        CaseResult(lock="redis-token", fault="none", topology=name, size=1)
+        for name in ("redis", "redis-fsync")
+    )
+    etcd = [CaseResult(lock="etcd", fault="none", topology="etcd", size=n) for n in (3, 5, 3)]
+    assert gathered(redis, fsync, redis, *etcd) == [
+        ("redis-token, redis", 2),
+        ("redis-token, redis-fsync", 1),
+        ("etcd, 3 nodes", 2),
+        ("etcd, 5 nodes", 1),
+    ]
+    assert gathered(redis, etcd[0]) == [("redis-token", 1), ("etcd", 1)], "it has one"
+
+
+def test_the_range_of_a_row_is_that_of_its_own_cases() -> None:
+    """Also where a case stays out that would have told them apart."""
+
+    def took(ms: float, topology: str, **changes: str) -> CaseResult:
+        cell = {"acquire": {"before": Quantiles(p50=ms, count=1000)}}
+        case = CaseResult(lock="redis-token", fault="none", topology=topology, latency_ms=cell)
+        return replace(case, **changes)
+
+    plain, slow = [took(1.0, "redis"), took(2.0, "redis")], [took(9.0, "redis-fsync")] * 2
+    found = of_cases([*plain, *slow], "redis-token, redis")["acquire"]
+    assert (found.min, found.max) == (1.0, 2.0)
+    void = [replace(case, numbers="void") for case in slow]
+    assert of_cases([*plain, *void], "redis-token")["acquire"].max == 2.0

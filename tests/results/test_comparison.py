@@ -23,15 +23,22 @@ from lockbench.results.comparison import (
     compare_stored,
     differences,
 )
-from lockbench.results.documents import VerdictChange, Versions, VersionsSide
+from lockbench.results.documents import Results, VerdictChange, Versions, VersionsSide
 from lockbench.results.errors import BadInput, endings_named, exit_code, worst_first
 from lockbench.results.gate import Cell
+from lockbench.results.judgements import (
+    CONTRADICTED,
+    HELD_UNDECLARED,
+    NOT_AS_ASKED,
+    NOTHING_DECLARED,
+)
 from lockbench.results.store import NotARun, RunFolder
-from lockbench.results.stored import Edited, countable, stored, stored_set
+from lockbench.results.stored import Edited, Stored, countable, stored, stored_set
 from lockbench.workloads.load import Phases
 from tests.results.plain import (
     plain,
     plainly,
+    typed,
     write_case,
     write_machine,
     write_plan,
@@ -41,6 +48,7 @@ from tests.results.plain import (
 
 verdict_changes = plainly(comparison.verdict_changes)
 endings_of_verdicts = plainly(comparison.endings_of_verdicts)
+sentences = plainly(comparison.sentences)
 
 HELD, BROKEN = "valid", "invalid"
 MS = 1_000_000
@@ -203,6 +211,53 @@ def test_a_verdict_that_got_worse_counts_although_numbers_do_not(make: Make) -> 
 def test_other_experiments_are_named(make: Make, changes: dict[str, Any], said: str) -> None:
     base, new = stored_set(make("a")), stored_set(make("b", **changes))
     assert said in " ".join(differences(base, new)).replace("8.0.1 and 8.1.0", "8.1.0 and 8.0.1")
+
+
+def of(run: Path, *cases: dict[str, Any]) -> list[Stored]:
+    """A stored set with other cases."""
+    return [replace(stored(run), results=Results(cases=typed(cases)))]
+
+
+def test_workloads_of_a_lock_are_compared_apart(make: Make) -> None:
+    """One broke where it had held, and the other the other way round."""
+    base = of(make("a"), case(BROKEN), case(workload="payment"))
+    new = of(make("b"), case(), case(BROKEN, workload="payment"))
+    made, differs = compare_stored(base, new, anyway=False, repeat="")
+    assert differs == []
+    assert [(c.lock, c.direction) for c in made.changes] == [
+        ("etcd, payment", "worse"),
+        ("etcd, mutex", "better"),
+    ]
+    assert {cell.lock for cell in made.cells} == {"etcd, mutex", "etcd, payment"}
+
+
+def test_other_settings_of_any_case_of_a_lock_are_named(make: Make) -> None:
+    base = of(make("a"), case(clients=8), case(workload="payment", clients=3))
+    new = of(make("b"), case(clients=9), case(workload="payment", clients=3))
+    assert differences(base, new) == ["other settings of the same cases: clients 8 and 9"]
+    assert differences(base, base) == []
+    short, long = (case(settings={"hold_s": hold_s}) for hold_s in (0.1, 2.5))
+    base, new = of(make("c"), long, short), of(make("d"), short)
+    assert differences(base, new) == ["other settings of the same cases: hold_s 0.1/2.5 and 0.1"]
+
+
+def test_what_one_side_has_alone_is_named_with_what_tells_it_apart(make: Make) -> None:
+    both = case(topology="redis", size=1), case(topology="redis-fsync", size=1)
+    base, new = of(make("a"), *both), of(make("b"), both[0])
+    assert differences(base, new) == [
+        "other suite: only base has etcd, redis-fsync under none",
+    ]
+    made, _ = compare_stored(base, new, anyway=True, repeat="")
+    assert {cell.lock for cell in made.cells} == {"etcd, redis"}
+
+
+def test_a_topology_that_differs_between_the_sides_is_a_difference_and_no_name(
+    make: Make,
+) -> None:
+    base, new = of(make("a"), case(topology="redis")), of(make("b"), case(topology="redis-fsync"))
+    made, differs = compare_stored(base, new, anyway=True, repeat="")
+    assert differs == ["other settings of the same cases: topology redis and redis-fsync"]
+    assert {cell.lock for cell in made.cells} == {"etcd"}
 
 
 def test_another_image_is_another_version_and_one_more_is_not(make: Make) -> None:
@@ -369,23 +424,102 @@ def test_a_folder_of_runs_is_a_set(make: Make) -> None:
 
 
 @pytest.mark.parametrize(
-    ("expected", "direction", "words"),
+    ("expected", "ending", "direction", "words", "endings"),
     [
-        ({"double-grant": "may-break"}, "as may happen", "expected: may-break"),
-        ({"double-grant": "holds"}, "worse", "expected to hold, and broke"),
-        ({"double-grant": "undeclared"}, "worse", "nothing is declared, and it broke"),
-        ({}, "worse", "nothing is declared, and it broke"),
+        ("may-break", "ok", "as may happen", "expected: may-break", set()),
+        ("holds", "safety", "worse", "expected to hold, and broke", {"safety"}),
+        ("undeclared", "safety", "worse", "nothing is declared, and it broke", {"safety"}),
+        (None, "safety", "worse", "nothing is declared, and it broke", {"safety"}),
+        # Documents do not name every verdict, and the case says that it may break.
+        (None, "ok", "as may happen", "expected: may-break", set()),
+        # No case was judged for it, and it got worse.
+        ("holds", "ok", "more often", "expected to hold, and broke", {"regression"}),
     ],
 )
 def test_a_break_is_named_by_what_was_declared_and_silence_is_no_claim(
-    expected: dict[str, str], direction: str, words: str
+    expected: str | None, ending: str, direction: str, words: str, endings: set[str]
 ) -> None:
-    new = case(BROKEN, expected=expected, ending="ok")
-    sides = {("redlock", "pause"): ([case(expected=expected)], [new])}
+    said = {} if expected is None else {"double-grant": expected}
+    new = case(BROKEN, expected=said, ending=ending)
+    sides = {("redlock", "pause"): ([case(expected=said)], [new])}
     (change,) = verdict_changes(sides)
     assert (change.base, change.new) == ("0 of 1", "1 of 1")
     assert (change.direction, change.words) == (direction, words)
-    assert endings_of_verdicts(sides) == set()
+    assert endings_of_verdicts(sides) == endings
+
+
+def paused(broke: int, of: int) -> list[dict[str, Any]]:
+    """Runs of a lock of one's own that declares nothing, under a pause of its clients."""
+    expected = {"stale-holder": NOTHING_DECLARED}
+    ends = {True: ("inconclusive", NOTHING_DECLARED), False: ("ok", HELD_UNDECLARED)}
+    return [
+        case(
+            expected=expected,
+            verdicts={"stale-holder": {"result": BROKEN if n < broke else HELD}},
+            ending=ends[n < broke][0],
+            judgement=ends[n < broke][1],
+            why="stale-holder broke; no lease can prevent it" if n < broke else "",
+        )
+        for n in range(of)
+    ]
+
+
+@pytest.mark.parametrize(
+    ("base", "new", "direction", "endings"),
+    [
+        (0, 10, "more often", {"regression", "inconclusive"}),
+        (0, 1, "open", {"inconclusive"}),
+        (10, 10, None, {"inconclusive"}),
+        (10, 0, "better", set()),
+        (0, 0, None, set()),
+    ],
+)
+def test_what_no_lease_prevents_is_worse_once_it_breaks_more_often(
+    base: int, new: int, direction: str | None, endings: set[str]
+) -> None:
+    """Nobody has promised anything, so a single break is no violation; and never green."""
+    sides = {("mylock", "client-pause"): (paused(base, 10), paused(new, 10))}
+    changes = verdict_changes(sides)
+    assert [change.direction for change in changes] == ([] if direction is None else [direction])
+    assert endings_of_verdicts(sides) == endings
+    assert all("expected to hold" not in change.words for change in changes)
+    if "regression" in endings:
+        assert exit_code(list(endings), list(endings)) == 3
+        said = sentences(["regression"], changes, [], sides)["regression"]
+        assert said.endswith("stale-holder 10 of 10, base 0 of 10")
+
+
+@pytest.mark.parametrize("short", [1, 10])
+def test_a_load_that_did_not_take_place_is_never_green(short: int) -> None:
+    """Neither of all runs nor of one; that a fault missed in one is a try less."""
+    why = "7 of 40 clients got nothing done"
+    idle = case(ending="inconclusive", judgement=NOT_AS_ASKED, why=why)
+    new = [idle if n < short else case() for n in range(10)]
+    sides = {("etcd", "none"): (tried(0, 10, "holds"), new)}
+    assert endings_of_verdicts(sides) == {"inconclusive"}
+    said = sentences(["inconclusive"], verdict_changes(sides), [], sides)
+    assert f"etcd under none: {why}" in said["inconclusive"]
+    missed = case(ending="inconclusive", judgement="not exposed", exposed=False)
+    one = [missed, *(case() for _ in range(9))]
+    assert endings_of_verdicts({("etcd", "none"): (tried(0, 10, "holds"), one)}) == set()
+
+
+def test_a_verdict_that_is_gone_is_no_longer_decided() -> None:
+    both = {"double-grant": {"result": HELD}, "wrong-release": {"result": HELD}}
+    sides = {("etcd", "none"): ([case(verdicts=both)], [case()])}
+    assert endings_of_verdicts(sides) == {"inconclusive"}
+    said = sentences(["inconclusive"], verdict_changes(sides), [], sides)["inconclusive"]
+    assert said == "Inconclusive: etcd under none: wrong-release is no longer decided"
+    more = {("etcd", "none"): ([case()], [case(verdicts=both)])}
+    assert endings_of_verdicts(more) == set()
+
+
+def test_what_the_record_refutes_is_no_regression() -> None:
+    says = {"what": "service", "text": "it was not so", "says": "contradicted"}
+    verdicts = {"double-grant": {"result": BROKEN, "evidence": [says]}}
+    new = case(verdicts=verdicts, ending="bench", judgement=CONTRADICTED)
+    sides = {("etcd", "none"): (tried(0, 10, "holds"), [new] * 10)}
+    assert endings_of_verdicts(sides) == {"bench", "inconclusive"}
 
 
 def tried(broke: int, of: int, expected: str) -> list[dict[str, Any]]:
@@ -459,7 +593,7 @@ def test_what_is_no_longer_decided_is_never_green() -> None:
 
 
 def test_a_run_that_was_not_exposed_is_a_try_less_and_not_the_end() -> None:
-    missed = case(exposed=False, ending="inconclusive")
+    missed = case(exposed=False, ending="inconclusive", judgement="not exposed")
     assert endings_of_verdicts({("etcd", "kill"): ([case()], [case(), missed])}) == set()
     assert endings_of_verdicts({("etcd", "kill"): ([case()], [missed])}) == {"inconclusive"}
 
