@@ -14,6 +14,11 @@ clients takes a time to live, their update takes none, so that a key renewed by 
 (https://docs.nats.io/learn/key-value/ttl-and-limits: 'only at create time'). A renewal here is the
 publish that update makes, with the header that create has.
 
+A renewal counts only if it was acknowledged before the promise ended that it renews. When a time to
+live has ended, the server writes its marker without a condition (server/filestore.go of v2.15.2,
+handleRemovalOrSdm), and a value that was stored meanwhile, and acknowledged, is removed with it
+(docs/track/nats-marker-removes-renewal.md).
+
 Reads are direct gets, which any replica answers, so they may be older than the newest write. They
 grant nothing: each write says which message it expects, and the leader compares. An old read costs
 a try, or makes a release unknown.
@@ -34,6 +39,7 @@ What each error means (``outcomes`` holds the same as data):
 - Any error of the read: create was refused before. No effect.
 - Any other error of a publish: it may have been stored, or may yet. Unknown, and no clean-up: it
   takes a free key for one time to live, or changes nothing.
+- A renewal that is acknowledged too late: Unknown.
 - Release: a later message is NotHeld; after a renewal of unknown outcome the key is read first, as
   it may be the own hold's. A leader that knows of no message as late as the hold's was cut off
   before, and what is in process may be an earlier request of the hold: Unknown, as any other error.
@@ -99,6 +105,7 @@ class Handle:
     """What a hold needs to be extended and given back."""
 
     fence: int
+    until_ns: int  # when the promise ends
     revision: int  # of the last message that this client knows to be its own
     unsure: bool = False  # whether a renewal of it may have been stored since
 
@@ -155,7 +162,10 @@ class NatsKv:
         if revision is None:
             return NotHeld()
         handle.revision, handle.unsure = revision, False
-        return Granted(hold, handle.fence, sent_ns, sent_ns + _whole_ns(ttl_s))
+        if time.monotonic_ns() >= handle.until_ns:
+            return Unknown("extend: acknowledged after the time to live, so it may yet be removed")
+        handle.until_ns = sent_ns + _whole_ns(ttl_s)
+        return Granted(hold, handle.fence, sent_ns, handle.until_ns)
 
     def close(self) -> None:
         if self._session is not None:
@@ -201,8 +211,9 @@ class NatsKv:
                 revision = self.renew_marker(session, name, value, found, ttl)
             except ERRORS as failed:
                 return Denied("held") if _not_the_last(failed) else self._failed(failed)
-        hold = Hold(hold_id, key, Handle(revision, revision))
-        return self._in_time(Granted(hold, revision, sent_ns, sent_ns + _whole_ns(ttl_s)))
+        until_ns = sent_ns + _whole_ns(ttl_s)
+        hold = Hold(hold_id, key, Handle(revision, until_ns, revision))
+        return self._in_time(Granted(hold, revision, sent_ns, until_ns))
 
     def _failed(self, error: Exception) -> Acquired:
         """What a publish of an acquire means that was not acknowledged."""

@@ -132,6 +132,16 @@ def test_a_renewal_that_was_stored_and_not_answered_is_found_by_the_release(
         assert isinstance(lock.release(hold), Released)
 
 
+def test_a_renewal_that_is_acknowledged_too_late_promises_nothing(nats: FakeNats) -> None:
+    """The server may have decided to remove the key before it had stored the renewal."""
+    with closing(connect(nats)) as lock:
+        hold = granted(lock, ttl_s=1).hold
+        nats.on("renew", "late")
+        assert isinstance(lock.extend(hold, 60), Unknown)
+        assert isinstance(lock.extend(hold, 60), Unknown)
+        assert isinstance(lock.release(hold), Released)
+
+
 def test_what_is_read_may_be_older_than_the_renewal(nats: FakeNats) -> None:
     """Then nobody knows whose the newest message is."""
     with closing(connect(nats)) as lock:
