@@ -18,7 +18,7 @@ from lockbench.locks.base import Hold
 from lockbench.locks.nats import kv
 from lockbench.locks.nats.expectations import NATS
 from lockbench.locks.nats.kv import NOT_THE_LAST, NatsKv, name_of
-from lockbench.locks.shared.expectations import CUT, breaks, may_break, with_changes, with_verdicts
+from lockbench.locks.shared.expectations import breaks, may_break, with_changes
 
 
 class NatsNoRevision(NatsKv):
@@ -34,8 +34,8 @@ _PLAIN = (
     "whatever the key's last revision is, unless it is told which it expects"
 )
 _MAY = partial(may_break, _PLAIN, kind="control")
-# A release may come, or be delivered, after its sender's time to live.
-_LATE = ("client-gc", "pause", "kill", "restart", "rolling-restart", "wipe", *CUT)
+# A release may come, or be delivered, after its sender's time to live, or after a loss of the key.
+_LATE = ("client-gc", "pause", "partition-stall", "wipe")
 _SAYS_NOTHING = "a plain delete is confirmed whether or not there was something to delete"
 
 SYSTEM = kv.SYSTEM.derived(
@@ -57,12 +57,12 @@ SYSTEM = kv.SYSTEM.derived(
         _SAYS_NOTHING,
     ),
     expectations=with_changes(
-        with_verdicts(NATS, _MAY("false-release")),
-        dict.fromkeys(_LATE, _MAY("wrong-release", "double-grant", "lost-update")),
+        NATS,
+        dict.fromkeys(_LATE, _MAY("wrong-release", "false-release", "double-grant", "lost-update")),
         {
             "client-pause": {
                 **breaks(_PLAIN, "wrong-release", kind="control"),
-                **_MAY("double-grant"),
+                **_MAY("false-release", "double-grant"),
             }
         },
     ),
