@@ -223,7 +223,8 @@ def test_the_lock_has_every_package_once_with_its_digest() -> None:
     lines = [line.split() for line in recipes.LOCK.read_text().splitlines() if line[0] != "#"]
     assert all(len(line) == 5 and re.fullmatch("[0-9a-f]{64}", line[4]) for line in lines)
     assert len({(image, package) for image, package, *_ in lines}) == len(lines)
-    own = {"etcd", "nats", "toxiproxy", "go-sidecar"}  # nothing of Debian beyond their builder and base
+    # Nothing of Debian beyond their builder and base.
+    own = {"etcd", "nats", "toxiproxy", "go-sidecar"}
     assert {image for image, *_ in lines} == set(images.recipes()) - own
 
 
