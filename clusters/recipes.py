@@ -122,6 +122,7 @@ def recipes() -> dict[str, Recipe]:
         Recipe("compiler", "compiler", "base", takes_s=25),
         go("toxiproxy", toxiproxy, "/cmd/server", version_flag, takes_s=30),
         go("etcd", "go.etcd.io/etcd/server/v3", takes_s=60),
+        go("nats", "github.com/nats-io/nats-server/v2", takes_s=35),
         Recipe("consul", "consul", "base", consul, takes_s=12),
         debian("redis", "redis-server", takes_s=12),
         debian("valkey", "valkey-server", takes_s=12),

@@ -58,6 +58,10 @@ class Line(Closing):
         self._socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         self._rest = b""
 
+    def within(self, limit_s: float) -> None:
+        """From now on, everything has so much time."""
+        self._until = time.monotonic() + limit_s
+
     def send(self, data: bytes) -> None:
         """Send everything."""
         self._socket.settimeout(_left_s(self._until))
@@ -69,6 +73,13 @@ class Line(Closing):
             self._rest += self._more()
         data, self._rest = self._rest[:count], self._rest[count:]
         return data
+
+    def line(self) -> bytes:
+        """Receive a line; without its CR and LF."""
+        while b"\r\n" not in self._rest:
+            self._rest += self._more()
+        found, _, self._rest = self._rest.partition(b"\r\n")
+        return found
 
     def some(self) -> bytes:
         """Receive what there is, at least one byte."""
@@ -82,6 +93,18 @@ class Line(Closing):
                 self._rest += self._more()
         except ProbeFailed:
             return self._rest
+
+    def ended(self) -> bool:
+        """Whether the other side has closed, as far as this side was told. Looks, never waits."""
+        self._socket.settimeout(0)
+        try:
+            data = self._socket.recv(CHUNK)
+        except BlockingIOError:
+            return False
+        except OSError:
+            return True
+        self._rest += data
+        return not data
 
     def close(self) -> None:
         self._socket.close()

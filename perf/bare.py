@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import socket
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from functools import partial
 from types import MappingProxyType
 from typing import Any, Final
@@ -22,6 +22,8 @@ from pg8000.native import Connection
 
 from lockbench.clusters.mariadb.protocol import DATABASE as MARIADB_DATABASE
 from lockbench.clusters.mariadb.protocol import USER as MARIADB_USER
+from lockbench.clusters.nats import bucket
+from lockbench.clusters.nats.protocol import Session as NatsSession
 from lockbench.clusters.postgres.protocol import DATABASE, USER
 from lockbench.locks.bare import KEY, TIMEOUT_S, TOKEN, TTL_S, WAIT_S
 from lockbench.locks.base import Address, System, new_hold_id, token_of
@@ -202,6 +204,29 @@ def consul_session(nodes: Sequence[Address], says: Sequence[str], stack: ExitSta
     return cycle
 
 
+def nats_bucket(nodes: Sequence[Address], says: Sequence[str], stack: ExitStack) -> Cycle:
+    """The key made, which a marker of it refuses, and read; then the publishes that are said."""
+    key, *publishes = says
+    session = stack.enter_context(NatsSession(nodes[0], TIMEOUT_S))
+    ttl = {bucket.TTL: f"{TTL_S:g}s"}
+
+    def cycle(token: str) -> None:
+        session.within(TIMEOUT_S)
+        value = token.encode()
+        with suppress(bucket.Refused):
+            bucket.put(session, key, value, {bucket.EXPECTED: "0", **ttl})
+        marker = bucket.look(session, key)
+        revision = marker.revision if marker else 0
+        for said in publishes:
+            expected = {bucket.EXPECTED: str(revision)} if said.startswith("expecting ") else {}
+            if said.endswith("delete"):
+                bucket.put(session, key, b"", {**expected, **bucket.DELETE})
+            else:
+                revision = bucket.put(session, key, value, {**expected, **ttl})
+
+    return cycle
+
+
 def postgres(nodes: Sequence[Address], statements: Sequence[str], stack: ExitStack) -> Cycle:
     """One statement after the other, over pg8000's connection to the first node, the primary."""
     line = stack.enter_context(socket.create_connection(nodes[0], timeout=TIMEOUT_S + WAIT_S))
@@ -243,6 +268,7 @@ SPEAKERS: Final[Mapping[str, Speak]] = MappingProxyType(
         "zookeeper": zookeeper_queue,
         "etcd": etcd_lease,
         "consul": consul_session,
+        "nats": nats_bucket,
         "postgres": postgres,
         "mariadb": mariadb,
     }

@@ -39,6 +39,7 @@ def test_server_images_do_not_include_what_only_builds() -> None:
     assert set(images.server_names()) == {
         "toxiproxy",
         "etcd",
+        "nats",
         "consul",
         "redis",
         "valkey",
@@ -59,7 +60,7 @@ def test_fingerprints_follow_pins_and_parents(monkeypatch: pytest.MonkeyPatch) -
     monkeypatch.setattr(recipes, "pins", lambda: {**pins, "etcd": "v3.6.0"})
     assert changed(before) == {"etcd"}
     monkeypatch.setattr(recipes, "pins", lambda: {**pins, "go_suite": "other"})
-    assert changed(before) == {"golang", "etcd", "toxiproxy", "go-sidecar"}
+    assert changed(before) == {"golang", "etcd", "nats", "toxiproxy", "go-sidecar"}
     for pin in ("debian_suite", "debian_image"):
         monkeypatch.setattr(recipes, "pins", lambda pin=pin: {**pins, pin: "other"})
         assert changed(before) == set(before)
@@ -245,7 +246,8 @@ def test_the_lock_has_every_package_once_with_its_digest() -> None:
     lines = [line.split() for line in recipes.LOCK.read_text().splitlines() if line[0] != "#"]
     assert all(len(line) == 5 and re.fullmatch("[0-9a-f]{64}", line[4]) for line in lines)
     assert len({(image, package) for image, package, *_ in lines}) == len(lines)
-    own = {"etcd", "toxiproxy", "go-sidecar"}  # nothing of Debian beyond their builder and base
+    # Nothing of Debian beyond their builder and base.
+    own = {"etcd", "nats", "toxiproxy", "go-sidecar"}
     assert {image for image, *_ in lines} == set(images.recipes()) - own
 
 

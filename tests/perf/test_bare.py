@@ -15,6 +15,7 @@ from typing import Any
 import pytest
 
 from lockbench import declarations, locks
+from lockbench.locks.bare import KEY
 from lockbench.locks.base import Address, System
 from lockbench.locks.redis import fair as redis_fair
 from lockbench.locks.redis import pubsub as redis_pubsub
@@ -25,6 +26,7 @@ from perf.recipe import connected, cycle
 from tests.eventually import LIMIT_S, eventually
 from tests.locks import test_redis_cluster, test_redis_sentinel
 from tests.locks.fakes import FakeRedis
+from tests.locks.nats_server import FakeNats
 from tests.locks.test_consul import FakeConsul
 from tests.locks.test_etcd import Gateway
 from tests.locks.test_mariadb import FakeMariadb
@@ -241,6 +243,23 @@ def test_consul_is_sent_the_same(name: str, stack: ExitStack) -> None:
 
     by_recipe, bare = both(name, serve)
     assert len(bare[0]) == 5
+    assert bare == by_recipe
+
+
+NATS = [name for name in recipes() if systems()[name].family == "nats"]
+
+
+@pytest.mark.parametrize("name", NATS)
+def test_nats_is_sent_the_same(name: str, stack: ExitStack) -> None:
+    def serve() -> Served:
+        server = stack.enter_context(FakeNats())
+        server.store(KEY, None)
+        return [server.address], lambda: [
+            [re.sub(r"'[1-9]\d*'", "…", str(asked[:3])) for asked in server.asked]
+        ]
+
+    by_recipe, bare = both(name, serve)
+    assert len(bare[0]) == 4
     assert bare == by_recipe
 
 

@@ -1,0 +1,1 @@
+"""NATS: one server, or three, their protocol, and the bucket in which locks are kept."""

@@ -1,0 +1,1 @@
+"""Locks in a key-value bucket of NATS."""
