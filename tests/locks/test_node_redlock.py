@@ -96,6 +96,7 @@ def test_a_silent_server_holds_up_the_stable_version_alone(room: Callable[[str],
     here = room("redlock")
     stable, beta, sesamecare = (here.client(name) for name in (STABLE, BETA, SESAMECARE))
     cluster = here.running.cluster
+    assert cluster is not None
     assert isinstance(cluster, Pausable)
     cluster.pause(cluster.nodes[:1])
     with meanwhile(lambda: here.granted(stable, ttl_s=LONG_S)) as doing:
