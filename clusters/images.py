@@ -1,12 +1,13 @@
 """The images: built from our own Dockerfiles when first needed, and tagged by what decides them.
 
 The tag is the fingerprint of the recipe (`lockbench.clusters.recipes`), so that building is a no-op
-when nothing has changed. Guaranteed of what is downloaded: Go modules and Maven's artifacts are
-those whose digests are committed, and so is the base image where it is pulled. Debian's mirror
-keeps only the newest version of a package, so there the rule is: what apt has verified is compared
-with debian.lock. Another version is built with, told, and recorded (`Described.differs`); the same
-version with another digest is refused. `python -m lockbench.clusters.images lock` writes what there
-is now into the locks; with names of client images, it resolves the requirements of their libraries.
+when nothing has changed. Guaranteed of what is downloaded: Go modules, Maven's artifacts and npm's
+packages are those whose digests are committed, and so is the base image where it is pulled.
+Debian's mirror keeps only the newest version of a package, so there the rule is: what apt has
+verified is compared with debian.lock. Another version is built with, told, and recorded
+(`Described.differs`); the same version with another digest is refused. `python -m
+lockbench.clusters.images lock` writes what there is now into the locks; with names of client
+images, it resolves the requirements of their libraries.
 """
 
 from __future__ import annotations
@@ -55,13 +56,18 @@ DIFFERS = "lockbench.differs"
 VERSIONS_FILE = "/etc/lockbench-versions"
 KEPT_TAG = "baseline"  # of the nightly suite; only a person moves it
 HOST_CA = "host-ca.crt"
-HOST_MAVEN_SETTINGS = "host-maven-settings.xml"
+# Builder → the settings of this user that its image is given, where they are to be found, and what
+# stands for none. They may name a mirror or a proxy.
+HOST_SETTINGS = {
+    "maven": ("host-maven-settings.xml", ".m2/settings.xml", b"<settings/>"),
+    "npm": ("host-npmrc", ".npmrc", b""),
+}
 DISK_NEEDED_BYTES = 3_000_000_000
 
 # From the environment of whoever builds: how to reach the outside. Never part of a fingerprint.
 NETWORK = (
     *("HTTP_PROXY", "HTTPS_PROXY", "NO_PROXY", "http_proxy", "https_proxy", "no_proxy"),
-    *("GOPROXY", "GOSUMDB", "GONOSUMDB", "GOPRIVATE", "MAVEN_OPTS"),
+    *("GOPROXY", "GOSUMDB", "GONOSUMDB", "GOPRIVATE", "MAVEN_OPTS", "NPM_CONFIG_REGISTRY"),
 )
 
 
@@ -248,8 +254,9 @@ def _build(making: _Making, recipe: Recipe) -> None:
     else:
         parent = debian.image(making.engine, making.say, fresh=making.fresh)
     files[HOST_CA] = host_ca()
-    if recipe.name == "maven":
-        files[HOST_MAVEN_SETTINGS] = host_maven_settings()
+    if recipe.name in HOST_SETTINGS:
+        name, path, none = HOST_SETTINGS[recipe.name]
+        files[name] = host_settings(path, none)
     args = {**recipe.args, **_network(), "PARENT": parent, "BASE": making.ref("base")}
     try:
         making.engine.build(files, making.ref(recipe.name), args=args, cache=not making.fresh)
@@ -257,9 +264,9 @@ def _build(making: _Making, recipe: Recipe) -> None:
         raise EngineError(
             f"{error}\nwhat to do: if a digest is missing or not as committed, find out why"
             " (`python -m lockbench.clusters.images lock` writes the locks again); otherwise see"
-            " that the Debian mirror, the Go module proxy or Maven's repository can be reached"
-            " (HTTP_PROXY, GOPROXY, MAVEN_OPTS, SSL_CERT_FILE and Maven's settings.xml are handed"
-            " in), then build again"
+            " that the Debian mirror, the Go module proxy, Maven's repository or npm's registry can"
+            " be reached (HTTP_PROXY, GOPROXY, MAVEN_OPTS, NPM_CONFIG_REGISTRY, SSL_CERT_FILE,"
+            " Maven's settings.xml and npm's .npmrc are handed in), then build again"
         ) from error
     finally:
         if parent == debian.BOOTSTRAPPED:
@@ -311,7 +318,9 @@ def _lock(engine: Engine, say: Callable[[str], None]) -> None:
             path.write_bytes(text)
         _build(making, recipe)
         packages = read(engine, making.ref(recipe.name), PACKAGES_FILE).decode()
-        below = set().union(*(found[name] for name in lineage(recipe.name)[:-1]))
+        # A client is only built in its parent; what runs stands on the base.
+        under = ["base"] if recipe.name in CLIENTS else lineage(recipe.name)[:-1]
+        below = set().union(*(found[name] for name in under))
         own = found[recipe.name] = set(packages.splitlines()) - below
         lines += [f"{recipe.name} {line}\n" for line in sorted(own)]
         say(f"{recipe.name}: {len(own)} packages")
@@ -351,14 +360,18 @@ go mod edit -go=1.21.0
 sed 's/ /@/' requirements.mod | xargs go get
 go get .
 """
+# Without the address of each package, which is that of this machine's registry.
+_NPM = "npm install --package-lock-only --ignore-scripts --omit-lockfile-registry-resolved"
 _RESOLVING = {
     "golang": (_GO_SERVER, ("go.mod", "go.sum")),
+    "npm": (_NPM, ("package-lock.json",)),
     "maven": ("sh resolve.sh record", ("artifacts.sha256", "checksums.sha256")),
 }
 
 
 def _resolved(making: _Making, recipe: Recipe) -> dict[Path, bytes]:
-    """Return the locks of Go modules or of Maven's artifacts as they come out now."""
+    """Return the locks of Go modules, of Maven's artifacts or of npm's packages as they come out
+    now."""
     if recipe.parent not in _RESOLVING:
         return {}
     script, names = _RESOLVING[recipe.parent]
@@ -412,10 +425,10 @@ def host_ca() -> bytes:
     return Path(certifi.where()).read_bytes()
 
 
-def host_maven_settings() -> bytes:
-    """Return this user's settings for Maven, which may name a mirror or a proxy; none are empty."""
-    path = Path.home() / ".m2" / "settings.xml"
-    return path.read_bytes() if path.is_file() else b"<settings/>"
+def host_settings(name: str, none: bytes) -> bytes:
+    """Return a file of this user's home; `none` where there is none."""
+    path = Path.home() / name
+    return path.read_bytes() if path.is_file() else none
 
 
 if __name__ == "__main__":

@@ -1,17 +1,20 @@
-"""What the folders of lock libraries in Go and Java bring into the one program of their language.
+"""What the folders of lock libraries in Go, Java and Node bring into the one program of their
+language.
 
 A folder (`locks/libraries/<name>`) has the sources that call its library, and a list of what they
 need, a requirement a line: modules in `requirements.mod`, artifacts of Maven in
-`requirements.maven`. What all of a language share says so in the folder of the image. A folder in
-Java also has a class that implements `Library`, which knows its locks by name.
+`requirements.maven`, packages of npm in `requirements.npm`. What all of a language share says so in
+the folder of the image. A folder in Java also has a class that implements `Library`, which knows
+its locks by name.
 
-Nothing is resolved here. The locks in the image's folder (`go.mod` and `go.sum`, or
-`artifacts.sha256` and `checksums.sha256`) follow from the lists by `python -m
+Nothing is resolved here. The locks in the image's folder (`go.mod` and `go.sum`, `artifacts.sha256`
+and `checksums.sha256`, or `package-lock.json`) follow from the lists by `python -m
 lockbench.clusters.images lock`. Standard library only.
 """
 
 from __future__ import annotations
 
+import json
 import re
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
@@ -48,6 +51,11 @@ class Language(ABC):
         lines = (line for folder in folders for line in self._lines(folder))
         found = (re.fullmatch(self.line, line) for line in lines)
         return {one[1]: one[2] for one in found if one}
+
+    def with_version(self, requirements: str, name: str, version: str) -> str:
+        """Return the text of a list that asks for another version of what it asks for by name."""
+        line = re.compile(rf"^({re.escape(name)}[ :@](?:.+@)?).*$", re.MULTILINE)
+        return line.sub(rf"\g<1>{version}", requirements)
 
     def composed(self, folders: Sequence[Path], files: Mapping[str, bytes]) -> dict[str, bytes]:
         """Return the files that follow from all folders, by name; `files` are those of the image.
@@ -154,5 +162,31 @@ class _Java(Language):
                 )
 
 
+class _Node(Language):
+    source = ".js"
+    requirements = "requirements.npm"
+    form = "package@version"
+    # Two versions of a package are had under two names: name@npm:package@version.
+    line = r"(@?[\w./-]+)@((?:npm:@?[\w./-]+@)?\d[\w.+-]*)"
+
+    def composed(self, folders: Sequence[Path], files: Mapping[str, bytes]) -> dict[str, bytes]:
+        package = {"private": True, "dependencies": self.wanted(folders)}
+        text = json.dumps(package, indent=2, sort_keys=True) + "\n"
+        return super().composed(folders, files) | {"package.json": text.encode()}
+
+    def check_locks(self, wanted: Mapping[str, str], locks: Mapping[str, bytes]) -> None:
+        found = json.loads(locks["package-lock.json"])["packages"][""].get("dependencies", {})
+        if missing := wanted.items() - found.items():
+            name, version = min(missing)
+            raise ValueError(
+                f"{self.requirements} asks for {name} {version}, and package-lock.json does not"
+            )
+        if more := found.keys() - wanted.keys():
+            raise ValueError(
+                f"package-lock.json has {min(more)}, and no {self.requirements} asks for it"
+            )
+
+
 GO = _Go()
 JAVA = _Java()
+NODE = _Node()

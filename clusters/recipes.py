@@ -20,15 +20,15 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from lockbench.clusters.libraries import GO, JAVA, Language
+from lockbench.clusters.libraries import GO, JAVA, NODE, Language
 
 FOLDER = Path(__file__).resolve().parent / "images"
 LOCK = FOLDER / "debian.lock"
 LIBRARIES = (
     FOLDER.parents[1] / "locks" / "libraries"
 )  # a folder each, with the source that drives it
-BUILDERS = ("base", "golang", "compiler", "maven")
-CLIENTS = ("go-sidecar", "jvm-sidecar")
+BUILDERS = ("base", "golang", "compiler", "maven", "npm")
+CLIENTS = ("go-sidecar", "jvm-sidecar", "node-sidecar")
 
 
 @dataclass(frozen=True, slots=True)
@@ -132,8 +132,10 @@ def recipes() -> dict[str, Recipe]:
         # Not Debian's `zookeeper` package, which pulls in a desktop toolkit.
         debian("zookeeper", "libzookeeper-java openjdk-21-jre-headless", takes_s=30),
         Recipe("maven", "maven", "base", takes_s=30),
+        Recipe("npm", "npm", "base", takes_s=60),
         Recipe("go-sidecar", "go-sidecar", "golang", language=GO, takes_s=50),
         Recipe("jvm-sidecar", "jvm-sidecar", "maven", language=JAVA, takes_s=60),
+        Recipe("node-sidecar", "node-sidecar", "npm", language=NODE, takes_s=20),
     ]
     return {recipe.name: recipe for recipe in found}
 

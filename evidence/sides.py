@@ -9,6 +9,7 @@
     git+URL@REV, path/, x.whl  the same from a source tree or a wheel; it says itself what it is
     go:MODULE@VERSION        another version of a Go module that a lock adapts
     maven:GROUP:ARTIFACT:VERSION  the same of an artifact of Java
+    npm:NAME@VERSION         the same of a package of Node
     topology:NAME            a server configuration, as far as one is declared as a topology
     path.py:Class, etcd      a lock of one's own, or one by name, instead of ``--lock``
 
@@ -36,7 +37,7 @@ from msgspec.structs import replace as evolved
 from lockbench.bench import plan
 from lockbench.bench.plan import Case
 from lockbench.clusters.images import server_names
-from lockbench.clusters.libraries import GO, JAVA, Language
+from lockbench.clusters.libraries import GO, JAVA, NODE, Language
 from lockbench.clusters.recipes import LIBRARIES, recipes
 from lockbench.clusters.registry import topologies
 from lockbench.declarations import program
@@ -56,6 +57,7 @@ BASELINE: Final = "baseline"
 LIBRARY: Final = re.compile(r"([A-Za-z0-9_.-]+)==([A-Za-z0-9_.!+-]+)")
 GO_REF: Final = re.compile(r"go:(\w[\w./~-]*)@(v[\w.+-]+)")
 MAVEN_REF: Final = re.compile(r"maven:([\w.-]+:[\w.-]+):([\w.-]+)")
+NPM_REF: Final = re.compile(r"npm:(@?[\w./-]+)@(\d[\w.+-]*)")
 INSTALL_S: Final = 300.0  # building from source included
 LOGIN: Final = re.compile(r"(?<=http:)//[^/@\s]*@|(?<=https:)//[^/@\s]*@")
 COMMAND_CHARS_MAX: Final = 120
@@ -89,16 +91,11 @@ PREPARE: Final = (
 
 @dataclass(frozen=True, slots=True)
 class Artifact:
-    """A Go module or an artifact of Java at another version."""
+    """A Go module, an artifact of Java or a package of Node at another version."""
 
     language: Language
     name: str
     version: str
-
-    @property
-    def line(self) -> str:
-        """As requirements have it."""
-        return f"{self.name}{' ' if self.language is GO else ':'}{self.version}"
 
     @property
     def image(self) -> str:
@@ -168,15 +165,15 @@ def parse(ref: str) -> Side:
     raise BadInput(
         f"{ref!r} names nothing that could be run: give current, baseline, an image "
         "(redis=redis:7.4), a library (redis==8.0.1, git+URL@REV, its source tree or its wheel, "
-        "go:MODULE@VERSION, maven:GROUP:ARTIFACT:VERSION), topology:NAME, the name of a lock, or "
-        "its file or folder"
+        "go:MODULE@VERSION, maven:GROUP:ARTIFACT:VERSION, npm:NAME@VERSION), topology:NAME, the "
+        "name of a lock, or its file or folder"
     )
 
 
 def _of_library(ref: str) -> Side | None:
     if (found := LIBRARY.fullmatch(ref)) is not None:
         return Side(ref, library=_library(found[1], found[2]))
-    for language, pattern in ((GO, GO_REF), (JAVA, MAVEN_REF)):
+    for language, pattern in ((GO, GO_REF), (JAVA, MAVEN_REF), (NODE, NPM_REF)):
         if (found := pattern.fullmatch(ref)) is not None:
             return Side(ref, artifact=_artifact(language, found[1], found[2]))
     source = _source(ref)
@@ -333,13 +330,13 @@ def _install_artifact(
         raise BadInput(f"{side.ref} is in {artifact.image}, which {locks} does not use")
     baseline.copy_tree(folder)
     language = artifact.language
-    old = re.compile(rf"^{re.escape(artifact.name)}[ :].*$", re.MULTILINE)
     for library in language.folders(
         baseline.package(folder) / LIBRARIES.relative_to(baseline.ROOT)
     ):
         listed = library / language.requirements
         text = listed.read_text(encoding="utf-8")
-        listed.write_text(old.sub(artifact.line, text), encoding="utf-8")
+        changed = language.with_version(text, artifact.name, artifact.version)
+        listed.write_text(changed, encoding="utf-8")
     inside = _inside(folder)
     resolve = [sys.executable, "-P", "-m", "lockbench.clusters.images", "lock", artifact.image]
     done = _run(resolve, inside, PREPARE_S)

@@ -50,6 +50,7 @@ def test_server_images_do_not_include_what_only_builds() -> None:
     }
     assert images.lineage("redis") == ["base", "compiler", "redis"]
     assert images.lineage("etcd") == ["base", "golang", "etcd"]
+    assert images.lineage("node-sidecar") == ["base", "npm", "node-sidecar"]
     assert images.lineage("pgbouncer") == ["base", "compiler", "postgres", "pgbouncer"]
 
 
@@ -259,7 +260,7 @@ def test_nothing_is_downloaded_past_the_locks() -> None:
     """Debian's packages come through the command that writes them down, modules from go.mod."""
     for path in images.FOLDER.glob("*/Dockerfile"):
         text = path.read_text()
-        for word in ("apt-get", "go get", "curl", "wget", "ADD ", "pip ", "mvn "):
+        for word in ("apt-get", "go get", "curl", "wget", "ADD ", "pip ", "mvn ", "npm install"):
             assert word not in text, (path, word)
 
 
@@ -319,6 +320,21 @@ def test_host_certificates_are_those_the_environment_names(
     assert images.host_ca() == b"a certificate"
     monkeypatch.setenv("SSL_CERT_FILE", str(tmp_path / "missing.pem"))
     assert b"BEGIN CERTIFICATE" in images.host_ca()
+
+
+@pytest.mark.parametrize("builder", ["maven", "npm"])
+def test_a_builder_is_given_this_user_s_settings(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, builder: str
+) -> None:
+    monkeypatch.setenv("HOME", str(tmp_path))
+    name, path, none = images.HOST_SETTINGS[builder]
+    for settings in (none, b"a mirror"):
+        engine = Mock(spec=Engine)
+        images._build(images._Making(engine, lambda _: None), images.recipes()[builder])
+        (files, _), _ = engine.build.call_args
+        assert files[name] == settings
+        (tmp_path / path).parent.mkdir(exist_ok=True)
+        (tmp_path / path).write_bytes(b"a mirror")
 
 
 # --- with a real engine ---

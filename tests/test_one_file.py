@@ -71,6 +71,18 @@ SYSTEM = replace(
 public final class OneJavaLibrary implements Library {}
 """,
     "locks/libraries/one_java_library/requirements.maven": "org.example:one-java:1.2.3\n",
+    "locks/libraries/one_node_library/lock.py": """
+from dataclasses import replace
+from lockbench.locks.libraries.node_redlock import lock
+from lockbench.locks.shared.library import library_of
+_LIBRARY = replace(library_of(lock.SYSTEMS[0]), lock="one-node-library")
+SYSTEM = replace(
+    lock.SYSTEMS[0],
+    name="one-node-library", connect=_LIBRARY.connect, prepare=_LIBRARY.prepare,
+)
+""",
+    "locks/libraries/one_node_library/one_node_library.js": "exports.kinds = {};\n",
+    "locks/libraries/one_node_library/requirements.npm": "@example/one-node@1.2.3\n",
     "nemesis/faults/one_fault.py": """
 from lockbench.nemesis.faults.pause import Pause
 class OneFault(Pause):
@@ -98,7 +110,7 @@ import json
 from lockbench.bench import clients, suites
 from lockbench.bench.plan import make_case
 from lockbench.checker.rules import RULES
-from lockbench.clusters.recipes import recipes as images
+from lockbench.clusters.recipes import CLIENTS, recipes as images
 from lockbench.locks.registry import systems
 from lockbench.nemesis.registry import faults
 from perf.bare import recipes
@@ -122,8 +134,8 @@ print(json.dumps({
     "untested": {name: why for name, s in systems().items() if (why := why_untested(s))},
     "pins": clients.as_pinned(clients.declared("one-library-safe"))["pins"],
     "pinned libraries": LIBRARIES,
-    "programs": {name: texts(images()[name].context()) for name in ("go-sidecar", "jvm-sidecar")},
-    "unlocked": {name: unlocked(images()[name]) for name in ("go-sidecar", "jvm-sidecar")},
+    "programs": {name: texts(images()[name].context()) for name in CLIENTS},
+    "unlocked": {name: unlocked(images()[name]) for name in CLIENTS},
     "bare": recipes(),
     "ends servers": faults()["one-fault"].ends_servers,
     "no rule": [r for r in faults()["one-fault"].rules if r not in RULES],
@@ -173,8 +185,8 @@ def test_each_is_listed(found: dict[str, Any]) -> None:
     def named(kind: str) -> set[str]:
         return {thing["name"] for thing in found["list"][kind]}
 
-    locks = {"one-lock", "one-library", "one-library-safe", "one-go-library", "one-java-library"}
-    assert locks <= named("locks")
+    others = {f"one-{language}-library" for language in ("go", "java", "node")}
+    assert {"one-lock", "one-library", "one-library-safe", *others} <= named("locks")
     assert "one-fault" in named("faults")
     assert "one-topology" in named("topologies")
     assert "one-workload" in named("workloads")
@@ -199,7 +211,7 @@ def test_the_suites_have_them(found: dict[str, Any]) -> None:
 
 def test_the_conformance_tests_have_them_or_say_why_not(found: dict[str, Any]) -> None:
     assert "one-lock" in found["conformance"]
-    libraries = {"one-library-safe", "one-go-library", "one-java-library"}
+    libraries = {"one-library-safe", "one-go-library", "one-java-library", "one-node-library"}
     assert libraries <= set(found["long conformance"])
     assert "tested is one-library-safe" in found["untested"]["one-library"]
 
@@ -213,15 +225,18 @@ def test_what_belongs_to_one_kind_is_found(found: dict[str, Any]) -> None:
     assert found["no rule"] == ["no-such-rule"]
 
 
-def test_the_programs_of_go_and_java_are_built_with_a_library_s_folder(
+def test_the_programs_of_other_languages_are_built_with_a_library_s_folder(
     found: dict[str, Any],
 ) -> None:
     """Its image then wants its locks resolved again, and says so."""
-    go, java = found["programs"]["go-sidecar"], found["programs"]["jvm-sidecar"]
+    go, java, node = (found["programs"][f"{name}-sidecar"] for name in ("go", "jvm", "node"))
     assert {"one_go_library.go", "redsync.go", "main.go"} < go.keys()
     assert "example.org/one-go v1.2.3\n" in go["requirements.mod"]
     assert {"OneJavaLibrary.java", "JetcdLibrary.java", "Locks.java"} < java.keys()
     assert "lockbench.OneJavaLibrary\n" in java["lockbench.Library"]
     assert "<artifactId>one-java</artifactId>\n      <version>1.2.3</version>" in java["pom.xml"]
+    assert {"one_node_library.js", "node_redlock.js", "main.js"} < node.keys()
+    assert json.loads(node["package.json"])["dependencies"]["@example/one-node"] == "1.2.3"
+    assert "asks for @example/one-node 1.2.3" in found["unlocked"]["node-sidecar"]
     assert "asks for example.org/one-go v1.2.3" in found["unlocked"]["go-sidecar"]
     assert "asks for org.example:one-java 1.2.3" in found["unlocked"]["jvm-sidecar"]

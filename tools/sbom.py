@@ -9,6 +9,7 @@ what, and the standard libraries of Go and Java beyond the package that they cam
 
 from __future__ import annotations
 
+import base64
 import json
 import sys
 from collections.abc import Iterable
@@ -79,6 +80,19 @@ def jars(artifacts: str, checksums: str) -> list[Component]:
     return found
 
 
+def npm(lock: str) -> list[Component]:
+    """Every package that a ``package-lock.json`` installs, with the SHA-512 of its file."""
+    found = []
+    for path, package in json.loads(lock)["packages"].items():
+        if path:
+            name = package.get("name", path.rpartition("node_modules/")[2])
+            version, digest = package["version"], package["integrity"].removeprefix("sha512-")
+            made = component(f"pkg:npm/{quote(name)}@{quote(version)}", name, version)
+            content = base64.b64decode(digest, validate=True).hex()
+            found.append(made | {"hashes": [{"alg": "SHA-512", "content": content}]})
+    return found
+
+
 def python(pins: Iterable[tuple[str, str]]) -> list[Component]:
     """Packages of the Python package index: name and version."""
     found = []
@@ -117,6 +131,8 @@ def of_image(engine: Engine, name: str) -> str | None:
     parts = debian(read(DPKG_STATUS), read(images.PACKAGES_FILE)) + go(read(MODULES))
     if (listed := folder / "artifacts.sha256").is_file():
         parts += jars(listed.read_text(), (folder / "checksums.sha256").read_text())
+    if (listed := folder / "package-lock.json").is_file():
+        parts += npm(listed.read_text())
     return document("container", recipe.ref, image.id, parts)
 
 

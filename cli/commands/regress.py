@@ -19,7 +19,8 @@ def regress(
         typer.Option(
             help="The old side: current, baseline, an image (redis=redis:7.4), a library "
             "(redis==8.0.1, git+URL@REV, a source tree, a wheel, go:MODULE@VERSION, "
-            "maven:GROUP:ARTIFACT:VERSION), topology:NAME, path.py:Class or a lock."
+            "maven:GROUP:ARTIFACT:VERSION, npm:NAME@VERSION), topology:NAME, path.py:Class or "
+            "a lock."
         ),
     ],
     new: Annotated[str, typer.Option(help="The new side, written in the same way.")],

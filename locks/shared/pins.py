@@ -2,7 +2,8 @@
 
 ``go.mod`` has every module that a program of Go is made of (the build runs with ``-mod=readonly``,
 ``go.sum`` has their hashes). ``artifacts.sha256`` has every file that the artifacts of each
-``requirements.maven`` come to, the build fails where one differs. ``requirements.txt`` pins an
+``requirements.maven`` come to, the build fails where one differs. ``package-lock.json`` has every
+package of npm, with hashes, and is all that ``npm ci`` installs. ``requirements.txt`` pins an
 environment of Python, with hashes.
 
 Guarantees the name that the library itself goes by: a module's path, ``group:artifact`` of what was
@@ -13,6 +14,7 @@ module: its line would not be true.
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Mapping
 from pathlib import Path
@@ -27,6 +29,8 @@ def of_image(image: str) -> dict[str, str]:
         return go_modules(go.read_text(encoding="utf-8"))
     if (files := folder / "artifacts.sha256").is_file():
         return artifacts(images.recipes()[image].wanted(), files.read_text(encoding="utf-8"))
+    if (lock := folder / "package-lock.json").is_file():
+        return npm_packages(lock.read_text(encoding="utf-8"))
     return {}
 
 
@@ -72,6 +76,19 @@ def artifacts(wanted: Mapping[str, str], files: str) -> dict[str, str]:
             if len(several[name]) == 1:
                 del found[name]
     return named | found
+
+
+def npm_packages(text: str) -> dict[str, str]:
+    """Package → version of all that a ``package-lock.json`` installs, by the name that it is
+    imported by. Several versions of one stand together."""
+    found: dict[str, set[str]] = {}
+    for path, package in json.loads(text)["packages"].items():
+        if package.get("link") or (path and "version" not in package):
+            raise ValueError(f"package-lock.json: {path} is not a package of a version")
+        if path:
+            name = path.rpartition("node_modules/")[2]
+            found.setdefault(name, set()).add(package["version"])
+    return {name: ", ".join(sorted(versions)) for name, versions in found.items()}
 
 
 def requirements(path: Path) -> dict[str, str]:

@@ -1,7 +1,8 @@
-"""Folders of libraries in Go and Java: what they bring into a client image, and what is refused."""
+"""Folders of libraries in Go, Java and Node: what they bring into an image, and what is refused."""
 
 from __future__ import annotations
 
+import json
 import re
 import shutil
 from collections.abc import Iterator
@@ -12,12 +13,12 @@ import pytest
 
 from lockbench.clusters import images, recipes
 from lockbench.clusters.engine.docker import Engine, EngineError
-from lockbench.clusters.libraries import GO, JAVA, SERVICES
+from lockbench.clusters.libraries import GO, JAVA, NODE, SERVICES, Language
 from lockbench.locks.registry import systems
 from lockbench.locks.shared.client_container import ContainerLibrary
 from lockbench.locks.shared.library import library_of
 
-LOCKS = ("go.mod", "go.sum", "artifacts.sha256", "checksums.sha256")
+LOCKS = ("go.mod", "go.sum", "artifacts.sha256", "checksums.sha256", "package-lock.json")
 CLASS = "package lockbench;\npublic final class Added implements Library {}\n"
 POM = b"<project>\n  <dependencies>\n  </dependencies>\n</project>\n"
 
@@ -95,6 +96,35 @@ def test_artifacts_and_classes_of_all_folders_are_a_pom_and_a_list_of_services(
     JAVA.check([own, one])
 
 
+def test_packages_of_all_folders_are_a_package_of_their_own(tmp_path: Path) -> None:
+    own = folder(tmp_path, "own", {"requirements.npm": "shared@1.0.0\n"})
+    lines = "@of/one@2.0.1-rc.1\nold@npm:one@1.9.0\n"
+    one = folder(tmp_path, "one", {"requirements.npm": lines, "one.js": ""})
+    composed = NODE.composed([own, one], {})
+    assert json.loads(composed["package.json"]) == {
+        "private": True,
+        "dependencies": {"shared": "1.0.0", "@of/one": "2.0.1-rc.1", "old": "npm:one@1.9.0"},
+    }
+    NODE.check([own, one])
+
+
+@pytest.mark.parametrize(
+    ("language", "line", "name", "changed"),
+    [
+        (GO, "a.b/c v1.0.0", "a.b/c", "a.b/c 9"),
+        (JAVA, "org.a:b:1.0", "org.a:b", "org.a:b:9"),
+        (NODE, "@a/b@1.0.0", "@a/b", "@a/b@9"),
+        (NODE, "b-2@npm:@a/b@2.0.0", "b-2", "b-2@npm:@a/b@9"),
+        (NODE, "b-2@npm:@a/b@2.0.0", "b", "b-2@npm:@a/b@2.0.0"),
+    ],
+)
+def test_another_version_of_a_requirement_is_written_in_its_place(
+    language: Language, line: str, name: str, changed: str
+) -> None:
+    others = "z@0 z:0 z 0\n"
+    assert language.with_version(f"{others}{line}\n", name, "9") == f"{others}{changed}\n"
+
+
 @pytest.mark.parametrize(
     ("files", "told"),
     [
@@ -115,6 +145,8 @@ def test_artifacts_and_classes_of_all_folders_are_a_pom_and_a_list_of_services(
             {"requirements.maven": "org.a:a:1", "Calls.java": "final class Calls {}"},
             "added has no public final class that implements Library",
         ),
+        ({"added.js": ""}, r"added has no requirements\.npm that says what it needs: package@v"),
+        ({"requirements.npm": "a@^1.0.0"}, r"added/requirements\.npm: 'a@\^1\.0\.0' is not pack"),
     ],
 )
 def test_a_folder_that_is_not_whole_is_told_in_a_sentence(
@@ -122,9 +154,8 @@ def test_a_folder_that_is_not_whole_is_told_in_a_sentence(
 ) -> None:
     for name, text in files.items():
         (added / name).write_text(text)
-    image = (
-        "go-sidecar" if any(re.search(r"\.(go|mod)$", name) for name in files) else "jvm-sidecar"
-    )
+    kinds = {"go": "go", "mod": "go", "java": "jvm", "maven": "jvm", "js": "node", "npm": "node"}
+    image = f"{kinds[next(iter(files)).rpartition('.')[2]]}-sidecar"
     engine = Mock(spec=Engine)
     images.fingerprint(image)  # it has a name, so that whoever asks for it can be told
     with pytest.raises(EngineError, match=told):
@@ -137,6 +168,7 @@ def test_a_folder_that_is_not_whole_is_told_in_a_sentence(
     [
         ("go-sidecar", {"added.go": "package main\n", "requirements.mod": "a.b/c v1.0.0\n"}),
         ("jvm-sidecar", {"Added.java": CLASS, "requirements.maven": "org.a:added:1\n"}),
+        ("node-sidecar", {"added.js": "", "requirements.npm": "@a/added@1.0.0\n"}),
     ],
 )
 def test_a_library_that_was_added_is_part_of_its_image_once_it_is_locked(
@@ -158,9 +190,24 @@ def test_a_library_that_was_added_is_part_of_its_image_once_it_is_locked(
         recipe.check_locks(locks)
     if image == "go-sidecar":
         locks["go.mod"] += b"require a.b/c v1.0.0\n"
+    elif image == "node-sidecar":
+        locks["package-lock.json"] = package_lock(recipe.wanted())
     else:
         locks["artifacts.sha256"] += b"00  added-1.jar\n"
     recipe.check_locks(locks)
+
+
+def package_lock(asked: dict[str, str]) -> bytes:
+    return json.dumps({"packages": {"": {"dependencies": asked}}}).encode()
+
+
+def test_a_package_that_nobody_asks_for_is_refused() -> None:
+    NODE.check_locks({"a": "1.0.0"}, {"package-lock.json": package_lock({"a": "1.0.0"})})
+    more = {"package-lock.json": package_lock({"a": "1.0.0", "b": "2.0.0"})}
+    with pytest.raises(ValueError, match=r"package-lock\.json has b, and no requirements\.npm"):
+        NODE.check_locks({"a": "1.0.0"}, more)
+    with pytest.raises(ValueError, match=r"asks for a 1\.0\.1, and package-lock\.json does not"):
+        NODE.check_locks({"a": "1.0.1", "b": "2.0.0"}, more)
 
 
 def test_a_module_that_is_imported_and_not_asked_for_is_refused() -> None:
@@ -204,5 +251,5 @@ def test_a_module_in_its_newest_version_is_never_written(resolving: Mock) -> Non
     with pytest.raises(EngineError, match=r"a\.b/newest v9\.0\.0 as a direct"):
         images._resolve(resolving, ["go-sidecar"], print)
     assert (images.FOLDER / "go-sidecar" / "go.mod").read_bytes() == before
-    with pytest.raises(EngineError, match="redis is none of go-sidecar, jvm-sidecar"):
+    with pytest.raises(EngineError, match="redis is none of go-sidecar, jvm-sidecar, node-s"):
         images._resolve(resolving, ["redis"], print)

@@ -413,9 +413,13 @@ def test_a_library_without_pins_is_refused_in_a_sentence(
             "maven:org.redisson:redisson:4.6.0", "redisson-rlock",
             "redisson/requirements.maven", "org.redisson:redisson:4.6.0",
         ),
+        (
+            "npm:redlock@4.1.0", "node-redlock",
+            "node_redlock/requirements.npm", "redlock@4.1.0",
+        ),
     ],
 )  # fmt: skip
-def test_a_library_of_go_or_java_is_resolved_and_built_in_a_copy_of_the_recipes(
+def test_a_library_of_another_language_is_resolved_and_built_in_a_copy_of_the_recipes(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path, ref: str, lock: str, file: str, line: str
 ) -> None:
     ran: list[list[str]] = []

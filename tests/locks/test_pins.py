@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 import shutil
 from pathlib import Path
@@ -50,9 +51,36 @@ def test_what_maven_came_to_is_read_with_the_names_that_were_asked_for() -> None
         pins.artifacts(WANTED, FILES + "ee  nameless.jar")
 
 
+PACKAGES = {
+    "": {"dependencies": {"a": "1.0.0"}},
+    "node_modules/a": {"version": "1.0.0"},
+    "node_modules/@b/c": {"version": "2.0.0-beta.1"},
+    "node_modules/d-1": {"name": "d", "version": "1.2.3"},
+    "node_modules/@b/c/node_modules/a": {"version": "0.9.0"},
+}
+
+
+def test_every_package_of_a_package_lock_is_read_by_the_name_it_is_imported_by() -> None:
+    found = pins.npm_packages(json.dumps({"packages": PACKAGES}))
+    assert found == {"a": "0.9.0, 1.0.0", "@b/c": "2.0.0-beta.1", "d-1": "1.2.3"}
+    for other in ({"resolved": "../e", "link": True}, {}):
+        with pytest.raises(ValueError, match="node_modules/e is not a package of a version"):
+            pins.npm_packages(json.dumps({"packages": PACKAGES | {"node_modules/e": other}}))
+
+
+def test_every_package_of_node_has_its_hash() -> None:
+    text = (images.FOLDER / "node-sidecar" / "package-lock.json").read_text()
+    installed = {path: one for path, one in json.loads(text)["packages"].items() if path}
+    assert installed
+    for path, package in installed.items():
+        assert package["integrity"].startswith("sha512-"), path
+        assert "resolved" not in package, "the address of a registry"
+
+
 def test_the_images_and_adapters_of_this_tree_have_pins() -> None:
     assert pins.of_image("go-sidecar")["github.com/go-redsync/redsync/v4"].startswith("v4.")
     assert pins.of_image("jvm-sidecar")["org.redisson:redisson"].startswith("4.")
+    assert pins.of_image("node-sidecar")["redlock"].startswith("4.")
     assert pins.of_image("redis") == {}
     for adapter in ADAPTERS.glob("*/requirements.in"):
         wanted = pins.requirements(adapter)
@@ -68,10 +96,11 @@ def test_what_is_said_of_a_program_is_in_its_source(name: str) -> None:
     program = library.program
     source, image = library.source.read_text(), images.FOLDER / library.image
     assert library.source.parent.parent == ADAPTERS
-    shared = "".join(p.read_text() for p in image.iterdir() if p.suffix in {".go", ".java", ".sh"})
+    sources = {".go", ".java", ".js", ".sh"}
+    shared = "".join(path.read_text() for path in image.iterdir() if path.suffix in sources)
     for setting in {**program.settings, **program.safe}:
         word = setting if setting.startswith("-X") else re.split(r"\W+", setting)[-1]
-        in_shared = setting.startswith(("-X", "runtime.", "redis.Options."))
+        in_shared = setting.startswith(("-X", "runtime.", "redis.Options.", "ioredis."))
         assert word in (shared if in_shared else source), setting
     for called in re.findall(r"(\w+)\(", program.call):
         assert called in source, called

@@ -71,6 +71,18 @@ def test_a_jar_is_named_by_where_maven_found_the_same_bytes() -> None:
     assert jar["name"] == "io.netty:netty"
 
 
+def test_a_package_of_npm_has_its_own_name_and_the_digest_of_its_file() -> None:
+    lock = {
+        "": {"dependencies": {"two": "npm:@a/one@1.0.0-beta.2"}},
+        "node_modules/two": {
+            "name": "@a/one", "version": "1.0.0-beta.2", "integrity": "sha512-q80=",
+        },
+    }  # fmt: skip
+    (part,) = sbom.npm(json.dumps({"packages": lock}))
+    assert part["purl"] == "pkg:npm/%40a/one@1.0.0-beta.2"
+    assert part["hashes"] == [{"alg": "SHA-512", "content": "abcd"}]
+
+
 def test_names_of_python_packages_are_as_the_index_has_them() -> None:
     (part,) = sbom.python([("Typing_Extensions", "4.1")])
     assert part["purl"] == "pkg:pypi/typing-extensions@4.1"
