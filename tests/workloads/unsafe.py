@@ -223,7 +223,8 @@ class Careful:
 
     def _entries(self, file: TextIO, wanted: str | None) -> list[Entry]:
         file.seek(0)
-        found = [line.split() for line in file]
+        # One without its end is being written.
+        found = [line.split() for line in file if line.endswith("\n")]
         return [
             Entry(key, int(thing), int(place), int(by))
             for key, thing, place, by in found
