@@ -137,7 +137,7 @@ def test_faults_that_nobody_can_give_there_do_not_apply(redis: Foreign) -> None:
     ):
         assert plan.applies(replace(one, fault=fault)) == applies, fault
     assert "bare.toml gives no commands" in str(plan.unfit(replace(bare, fault="kill")))
-    with pytest.raises(Unfit, match="it writes lock:KEY and lock-signal:KEY, which does not stand"):
+    with pytest.raises(Unfit, match="lock:KEY and lock-signal:KEY, which are not under the prefix"):
         case(redis.file("library.toml"), "python-redis-lock")
 
 
