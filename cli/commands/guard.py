@@ -29,7 +29,7 @@ def guard(
 
     if not (0 < rate <= trial.RATE_MAX and 0 < seconds < math.inf and rounds > 0):
         raise BadInput(
-            f"--rate is more than 0 and at most {trial.RATE_MAX}, the others more than 0"
+            f"--rate is more than 0 and at most {trial.RATE_MAX}, the others more than 0 and finite"
         )
     try:
         store = find(resource)

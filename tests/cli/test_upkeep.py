@@ -39,3 +39,15 @@ def test_an_engine_that_is_not_there_is_missing(
     monkeypatch.setattr(upkeep, "Engine", nobody)
     assert upkeep.doctor(console) == 254
     assert "missing  no Docker engine answers" in console.export_text()
+
+
+def test_an_engine_that_goes_away_while_it_is_asked_is_missing(
+    monkeypatch: pytest.MonkeyPatch, console: Console
+) -> None:
+    def gone(_engine: object, _name: str) -> bool:
+        raise EngineUnreachable("no Docker engine answers")
+
+    monkeypatch.setattr(upkeep, "Engine", lambda: SimpleNamespace(version=lambda: "28"))
+    monkeypatch.setattr(images, "is_current", gone)
+    assert upkeep.doctor(console) == 254
+    assert "missing  no Docker engine answers" in console.export_text()
