@@ -322,8 +322,8 @@ def _at_store(case: Case) -> Mapping[str, Expectation]:
         return {}
     declared = store.store
     struck = [one.fault for one in case.injections if one.strikes != OF_LOCK]
-    forgets = [declared.forgets[fault] for fault in struck if fault in declared.forgets]
-    why = declared.loses.get(store.topology) or next(iter(forgets), None)
+    forgets = (declared.forgets.get(fault) for fault in struck)
+    why = declared.loses.get(store.topology) or next(filter(None, forgets), None)
     if why is None and store.guard.rule != "unchanged":
         why = UNANSWERED
     return {} if why is None else {"lost-update": Expectation("may-break", why, "documented-limit")}

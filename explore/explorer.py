@@ -45,7 +45,6 @@ from lockbench.results.documents.exploration import (
     EventPlace,
     Exploration,
     ExploredScenario,
-    StrikeAt,
     Tried,
 )
 from lockbench.workloads.fork_server import ForkServer
@@ -163,13 +162,13 @@ class _Explorer:
     ) -> tuple[Exploration, bool]:
         """Tries those that were not tried yet, or came to nothing; whether all of them were."""
         done = self._lost | {
-            (tried.scenario, _orders(tried.strikes))
+            _key(tried)
             for tried in known.tried
             if tried.outcome in {"kept", "broke"} or tried.finding is not None
         }
         left = [trial for trial in trials if _key(trial) not in done]
         again = set(map(_key, left))
-        tried = [t for t in known.tried if (t.scenario, _orders(t.strikes)) not in again]
+        tried = [one for one in known.tried if _key(one) not in again]
         known = evolved(known, tried=tuple(tried))
         self._told(f"{len(left)} {what} to try")
         began, count, longest_s = time.monotonic(), 0, 0.0
@@ -182,8 +181,10 @@ class _Explorer:
                 known = save(self._tried(chunk, known))
             except ClusterError as error:
                 self._lost.update(map(_key, chunk))
-                came = [Tried(t.scenario, struck(t), "could not run", t.pair) for t in chunk]
-                came = [evolved(one, why=f"the cluster did not come back: {error}") for one in came]
+                why = f"the cluster did not come back: {error}"
+                came = [
+                    Tried(t.scenario, struck(t), "could not run", t.pair, why=why) for t in chunk
+                ]
                 save(evolved(known, tried=(*known.tried, *came)))
                 raise
             longest_s = max(longest_s, time.monotonic() - chunk_began)
@@ -353,13 +354,9 @@ def _as_met(play: Played) -> Played:
     return replace(play, trial=replace(play.trial, strikes=strikes, pair=pair))
 
 
-def _key(trial: Trial) -> Key:
-    return trial.scenario, _orders(struck(trial))
-
-
-def _orders(strikes: Sequence[StrikeAt]) -> tuple[tuple[str, int, str], ...]:
-    """What tells trials of a scenario apart."""
-    return tuple((s.place.kind, s.place.number, s.fault) for s in strikes)
+def _key(one: Trial | Tried) -> Key:
+    """What tells trials apart."""
+    return one.scenario, tuple((s.place.kind, s.place.number, s.fault) for s in one.strikes)
 
 
 def _state(play: Played) -> str:
