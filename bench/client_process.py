@@ -14,6 +14,8 @@ from collections.abc import Sequence
 from contextlib import suppress
 from typing import Any
 
+import psutil
+
 from lockbench.clusters.engine.client_containers import started_by
 from lockbench.locks.base import Address, Granted, Hold, NoObserver, new_hold_id
 from lockbench.locks.registry import find
@@ -73,7 +75,8 @@ class ClientProcess:
     def _signal(self, number: signal.Signals) -> None:
         os.killpg(self._process.pid, number)
         for process in started_by(self._process.pid):
-            process.send_signal(number)
+            with suppress(psutil.NoSuchProcess):
+                process.send_signal(number)
 
 
 def main(name: str, nodes: str, timeout_s: str, ttl_s: str) -> None:

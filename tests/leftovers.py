@@ -21,6 +21,7 @@ import psutil
 import pytest
 
 from lockbench.clusters.engine import owner
+from lockbench.clusters.engine import processes as running
 from lockbench.clusters.engine.docker import Engine, EngineError
 from tests.eventually import eventually
 
@@ -79,16 +80,11 @@ def processes() -> list[str]:
 
 
 def _marked() -> list[psutil.Process]:
-    found = []
-    for process in psutil.process_iter():
-        try:
-            environment = process.environ()
-        except (psutil.Error, OSError):
-            continue  # another user's, or ended
-        ours = environment.get(MARK, "").startswith(os.environ[MARK])
-        if ours and process.pid != os.getpid():
-            found.append(process)
-    return found
+    return [
+        process
+        for process, mark in running.marked(MARK)
+        if mark.startswith(os.environ[MARK]) and process.pid != os.getpid()
+    ]
 
 
 def _on_clusters(session: pytest.Session) -> bool:

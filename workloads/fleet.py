@@ -26,6 +26,7 @@ from typing import Final
 
 import psutil
 
+from lockbench.clusters.engine import processes
 from lockbench.clusters.engine.owner import die_with_parent, is_dead
 from lockbench.clusters.engine.ports import is_free
 from lockbench.declarations import program
@@ -500,12 +501,5 @@ def free_port() -> int:
 
 def leftovers() -> list[psutil.Process]:
     """Processes of any Lockbench load whose bench no longer lives."""
-    found = []
-    for process in psutil.process_iter():
-        try:
-            mark = process.environ().get(RUN_ENVIRONMENT)
-        except (psutil.Error, OSError):
-            continue
-        if mark and is_dead(mark.partition("@")[2]):
-            found.append(process)
-    return found
+    marked = processes.marked(RUN_ENVIRONMENT)
+    return [process for process, mark in marked if is_dead(mark.partition("@")[2])]

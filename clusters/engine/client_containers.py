@@ -19,7 +19,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from lockbench.clusters.engine import owner
+from lockbench.clusters.engine import owner, processes
 from lockbench.clusters.engine.docker import Container, Engine, EngineError
 from lockbench.declarations.lazy import lazy
 
@@ -101,7 +101,7 @@ def _process_of(engine: Engine, container: Container, mine: str) -> psutil.Proce
 def started_by(pid: int) -> list[psutil.Process]:
     """The programs that a process has started so, and that live."""
     mine = _name_of(pid)
-    return [process for process in psutil.process_iter() if _is_started_by(process, mine)]
+    return [process for process, who in processes.marked(STARTED_BY) if who == mine]
 
 
 def _name_of(pid: int) -> str:

@@ -29,6 +29,7 @@ import msgspec
 import numpy as np
 import psutil
 
+from lockbench.clusters.engine import processes
 from lockbench.clusters.engine.owner import is_dead, me, place
 from lockbench.history.layout import HEADER_BYTES, RECORD
 from lockbench.history.op import Type
@@ -330,9 +331,9 @@ def _end_left(mine: Path, ended: list[str]) -> Iterator[str]:
             with suppress(ProcessLookupError):
                 os.kill(pid, SIGKILL)
             yield f"ended agent {pid}"
-        for process in psutil.process_iter():
+        for process, mark in processes.marked(RUN_ENVIRONMENT):
             with suppress(psutil.Error, OSError):
-                if process.environ().get(RUN_ENVIRONMENT, "").endswith(f"@{agent}"):
+                if mark.endswith(f"@{agent}"):
                     process.kill()
                     yield f"ended process {process.pid}"
         shutil.rmtree(folder, ignore_errors=True)
