@@ -16,18 +16,21 @@ from lockbench.results.errors import BadInput, Unfit
 
 LEASE_S: Final = 2.0
 CLIENT_TIMEOUT_S: Final = 0.8
+CLIENTS: Final = 3  # the victim and two rivals
 
 
 @dataclass(frozen=True)
 class Asked:
     """What is to be explored: a lock, on a topology, in these scenarios, with so many faults.
-    ``strikes``: nothing but these, together. ``pruned``: without the pairs that are like others."""
+    ``strikes``: nothing but these, together. ``pruned``: without the pairs that are like others.
+    ``clients``: how many may want the key at once, beside the helper."""
 
     case: plan.Case
     scenarios: Sequence[Scenario]
     depth: int = 1
     strikes: Sequence[Strike] = ()
     pruned: bool = True
+    clients: int = CLIENTS
 
 
 def asked(
@@ -38,11 +41,14 @@ def asked(
     scenarios: Sequence[str] = (),
     depth: int = 1,
     strikes: Sequence[str] = (),
+    clients: int = CLIENTS,
 ) -> Asked:
     """Without scenarios all that fit the lock. ``strikes``: such as ``late@request:2``. Raises
     BadInput for a name that does not exist, Unfit for what cannot be explored."""
     if depth not in {1, 2}:
         raise BadInput(f"--depth {depth}: it is 1 (each fault alone) or 2 (pairs, too)")
+    if clients not in {2, 3}:
+        raise BadInput(f"--clients {clients}: it is 2 (the victim and a rival) or 3 (two rivals)")
     for name in scenarios:
         if name not in SCENARIOS:
             raise plan.unknown("scenario", name, SCENARIOS)
@@ -57,7 +63,7 @@ def asked(
     fit = [one for one in chosen if one.fits(case.system)]
     if scenarios and len(fit) < len(chosen):
         raise Unfit(f"{lock} is a {case.system.kind}: it has no {', '.join(scenarios)}")
-    return Asked(replace(case, pace=pace), fit, depth, [*map(_strike, strikes)])
+    return Asked(replace(case, pace=pace), fit, depth, [*map(_strike, strikes)], clients=clients)
 
 
 def begun(
@@ -70,6 +76,7 @@ def begun(
         topology=case.topology,
         seed=case.seed,
         depth=what.depth,
+        clients=what.clients,
         lease_s=case.pace.lease_ttl_s,
         at=at,
         versions=versions,

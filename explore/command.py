@@ -231,7 +231,7 @@ def _known(folder: Path, what: Asked) -> Exploration | None:
         return None
     except BadFile as error:
         raise BadInput(f"{error}; begin again with --anew") from error
-    wanted = (case.lock, case.topology, case.seed, case.pace.lease_ttl_s)
-    if (known.lock, known.topology, known.seed, known.lease_s) != wanted:
+    wanted = (case.lock, case.topology, case.seed, case.pace.lease_ttl_s, what.clients)
+    if (known.lock, known.topology, known.seed, known.lease_s, known.clients) != wanted:
         raise BadInput(f"{folder} has another exploration; begin again with --anew")
     return known

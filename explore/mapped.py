@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from lockbench.explore.asked import CLIENTS
 from lockbench.explore.faults import FAULTS, fitting
 from lockbench.explore.scenarios import SCENARIOS
 from lockbench.locks.registry import systems
@@ -42,11 +43,15 @@ def map_of(document: Exploration) -> ExplorationMap:
 
 
 def _is_whole(document: Exploration) -> bool:
-    """Whether it has every scenario that fits the lock. What was asked for by name has one."""
+    """Whether it has every scenario that fits the lock, with as many clients as any. What was asked
+    for by name has one."""
     system = systems().get(document.lock)
     there = {scenario.name for scenario in document.scenarios}
-    return system is not None and all(
-        one.name in there for one in SCENARIOS.values() if one.fits(system)
+    fitting_ones = [] if system is None else [s for s in SCENARIOS.values() if s.fits(system)]
+    return (
+        document.clients == CLIENTS
+        and bool(fitting_ones)
+        and all(one.name in there for one in fitting_ones)
     )
 
 

@@ -58,6 +58,7 @@ class Plays:
             tuple(cluster.addresses(VICTIMS_GROUP)),
             tuple(cluster.addresses(OTHERS_GROUP)),
             case.seed,
+            what.clients,
         )
         self.cluster = cluster
         self.folder = folder

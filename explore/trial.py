@@ -54,7 +54,7 @@ class Trial:
 class Setting:
     """What all plays of an exploration share. ``victim``, ``others``: the addresses of the nodes
     through the links of two client groups. ``seed``: of the victim's own draws, so that its plays
-    are alike."""
+    are alike. ``clients``: as of ``lockbench.explore.asked.Asked``."""
 
     lock: str
     system: System
@@ -62,6 +62,7 @@ class Setting:
     victim: Sequence[tuple[str, int]]
     others: Sequence[tuple[str, int]]
     seed: int = 0
+    clients: int = 3
 
     @property
     def lease_s(self) -> float:
@@ -79,9 +80,10 @@ class Setting:
 
     @property
     def rivals_and_helper(self) -> int:
-        """How many processes a play needs beside the victim's: more rivals than there is room for
-        beside each other, and the helper."""
-        return self.permits + 1 + 1
+        """How many processes a play needs beside the victim's. With the victim there are more who
+        want the key than there is room for, however few the clients."""
+        rivals = self.permits + self.clients - 2
+        return rivals + 1
 
     @property
     def slack_s(self) -> float:

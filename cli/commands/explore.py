@@ -25,6 +25,7 @@ def explore(
             help="Only this fault, such as reply-lost@reply:2; two with a comma are a pair."
         ),
     ] = None,
+    clients: Annotated[int, typer.Option(help="How many may want the key at once: 2 or 3.")] = 3,
     topology: Topology = None,
     with_: With = None,
     seed: Annotated[int, typer.Option(help="Decides what the bench itself draws.")] = 0,
@@ -74,6 +75,7 @@ def explore(
                 scenarios=chosen,
                 depth=depth,
                 strikes=strikes,
+                clients=clients,
             )
         except Unfit as error:
             if len(names) == 1:

@@ -94,7 +94,8 @@ class Finding(Part, frozen=True):
 
 
 class Exploration(Document, frozen=True, kw_only=True):
-    """``at``: when it began (UTC). ``tree``: the digest of the modules that decide what is found.
+    """``clients``: how many may want the key at once, of a lock that admits one. ``at``: when it
+    began (UTC). ``tree``: the digest of the modules that decide what is found.
     ``planned``: how many are to be tried, as far as is known. ``pairs``: of two faults, how many
     there are, tried or not. ``ended``: everything that was planned was tried."""
 
@@ -103,6 +104,7 @@ class Exploration(Document, frozen=True, kw_only=True):
     seed: Seed
     depth: Positive
     lease_s: Seconds
+    clients: Positive = 3
     at: str = ""
     versions: Versions | None = None
     tree: Name | None = None

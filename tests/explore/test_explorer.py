@@ -13,6 +13,7 @@ from msgspec.structs import replace as with_
 
 from lockbench.clusters.base import Cluster
 from lockbench.evidence import track
+from lockbench.evidence.sides import CURRENT, Instead, parse
 from lockbench.explore import page
 from lockbench.explore.asked import Asked, asked, begun
 from lockbench.explore.command import (
@@ -20,6 +21,7 @@ from lockbench.explore.command import (
     beforehand,
     ending,
     every_lock,
+    explore_into,
     folder_name,
     folder_of,
     is_complete,
@@ -31,9 +33,9 @@ from lockbench.explore.findings import alike, on_record
 from lockbench.explore.judge import Shown
 from lockbench.explore.link import FITTING
 from lockbench.explore.mapped import map_of
-from lockbench.explore.trial import Place, Strike, Trial, at_event
+from lockbench.explore.trial import Place, Setting, Strike, Trial, at_event
 from lockbench.explore.trials import chunks, pairs_of, singles
-from lockbench.locks.registry import systems
+from lockbench.locks.registry import find, systems
 from lockbench.report import messages
 from lockbench.results.documents import read, text_of
 from lockbench.results.documents.exploration import (
@@ -48,6 +50,7 @@ from lockbench.results.errors import BadInput, Ending, Unfit
 from lockbench.results.store import SLUG_CHARS_MAX
 from tests.explore.planted import PLANTED, spec
 
+HERE = Instead(parse(CURRENT), {})
 SHOWN = Shown(("double-grant",), "both held it", declared=False)
 KNOWN = Exploration(lock="x", topology="redis", seed=0, depth=1, lease_s=2.0)
 
@@ -296,6 +299,38 @@ def test_a_name_that_does_not_exist_and_what_is_no_lock_are_refused() -> None:
         asked("without-actor")
     with pytest.raises(BadInput):
         asked("reddis-token")
+
+
+@pytest.mark.parametrize(("clients", "rivals"), [(2, 1), (3, 2)])
+def test_so_many_clients_want_the_key_at_once(clients: int, rivals: int) -> None:
+    case = asked("redis-token", clients=clients).case
+    setting = Setting(case.lock, case.system, case.pace, (), (), clients=clients)
+    assert setting.rivals_and_helper == rivals + 1
+    permits = replace(setting, system=find("zookeeper-semaphore"))
+    assert permits.rivals_and_helper == rivals + permits.permits, "there is no room for one of them"
+
+
+def test_other_numbers_of_clients_are_refused_and_no_part_of_the_same_exploration(
+    tmp_path: Path,
+) -> None:
+    for clients in (1, 4):
+        with pytest.raises(BadInput, match="--clients"):
+            asked("redis-token", clients=clients)
+    few, usual = asked("redis-token", clients=2), asked("redis-token")
+    (folder := folder_of(few, tmp_path, None)).mkdir()
+    (folder / DOCUMENT).write_text(text_of(begun(few)))
+    with pytest.raises(BadInput, match="another exploration"):
+        explore_into(usual, tmp_path, HERE, lambda _: None)
+    (folder_of(usual, tmp_path, None) / DOCUMENT).write_text(text_of(begun(usual)))
+    with pytest.raises(BadInput, match="another exploration"):
+        explore_into(few, tmp_path, HERE, lambda _: None)
+
+
+def test_only_a_map_of_all_clients_is_whole() -> None:
+    for clients, whole in ((3, True), (2, False)):
+        what = asked("redis-token", clients=clients)
+        scenarios = tuple(ExploredScenario(one.name, one.summary) for one in what.scenarios)
+        assert map_of(with_(begun(what), scenarios=scenarios)).whole is whole
 
 
 @pytest.mark.parametrize(
