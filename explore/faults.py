@@ -20,17 +20,21 @@ Act = Literal[
     "client-gone",
     "server-frozen",
     "server-killed",
+    "majority-frozen",
+    "majority-killed",
     "leader-changed",
     "server-wiped",
     "clock-jumped",
 ]
 # Those that forget what they have just confirmed: the event passes before they are struck.
 FORGETS: Final[frozenset[Act]] = frozenset({"server-wiped", "clock-jumped"})
-OF_SERVERS: Final[frozenset[Act]] = FORGETS | {
-    "server-frozen",
-    "server-killed",
-    "leader-changed",
-}
+# At the server of the event, and at so many others that a majority is struck at once.
+OF_MAJORITIES: Final[frozenset[Act]] = frozenset({"majority-frozen", "majority-killed"})
+FREEZES: Final[frozenset[Act]] = frozenset({"server-frozen", "majority-frozen"})
+ENDS: Final[frozenset[Act]] = frozenset(
+    {"server-killed", "majority-killed", "leader-changed", "server-wiped"}
+)
+OF_SERVERS: Final[frozenset[Act]] = FORGETS | OF_MAJORITIES | FREEZES | ENDS
 # A freeze, or a delivery that is very late, in leases: longer than one, and the margin of a lock.
 BEYOND: Final = 1.3
 
@@ -142,6 +146,23 @@ _FAULTS: Final = (
         "held",
         ("kill", "restart"),
         act="server-killed",
+    ),
+    Fault(
+        "majority-frozen",
+        "a majority of the servers is frozen for longer than a lease",
+        ("request", "reply"),
+        "held",
+        ("pause",),
+        leases=BEYOND,
+        act="majority-frozen",
+    ),
+    Fault(
+        "majority-killed",
+        "a majority of the servers is killed and started again",
+        ("request", "reply"),
+        "held",
+        ("kill", "restart"),
+        act="majority-killed",
     ),
     Fault(
         "leader-changed",

@@ -16,13 +16,14 @@ from lockbench.clusters.base import (
     Clocked,
     Cluster,
     ClusterError,
+    Composed,
     Killable,
     Led,
     Pausable,
     Promotable,
     Wipeable,
 )
-from lockbench.explore.faults import Act
+from lockbench.explore.faults import FREEZES, OF_MAJORITIES, Act
 
 # How long the first that has come waits for the others, in leases. Its event is held meanwhile.
 GATHERS: Final = 0.25
@@ -39,9 +40,11 @@ ELSEWHERE: Final = "its event came at another server"
 
 def possible(act: Act, cluster: Cluster) -> bool:
     """Whether it can be done to the servers of this cluster."""
-    if act == "server-frozen":
+    if act in OF_MAJORITIES and not isinstance(cluster, Led):
+        return False
+    if act in FREEZES:
         return isinstance(cluster, Pausable)
-    if act == "server-killed":
+    if act in {"server-killed", "majority-killed"}:
         return isinstance(cluster, Killable)
     replicated = isinstance(cluster, Led | Promotable)
     if act == "leader-changed":
@@ -52,6 +55,11 @@ def possible(act: Act, cluster: Cluster) -> bool:
     if act == "clock-jumped":
         return isinstance(cluster, Clocked)
     return True
+
+
+def quorums(cluster: Cluster) -> Sequence[Sequence[int]]:
+    """The nodes of which a majority decides: all of them, or those of each part."""
+    return cluster.quorums if isinstance(cluster, Composed) else [cluster.nodes]
 
 
 class Blow:
@@ -121,7 +129,7 @@ class Blow:
                 if len(self._nodes) == 1:
                     # Clients may choose their server by lot.
                     ((node, _),) = Counter(self._arrived.values()).most_common(1)
-                    self._nodes = [node]
+                    self._nodes = self._with(node)
         try:
             if self._arrived:
                 self._strike()
@@ -133,9 +141,17 @@ class Blow:
                 self._struck.set()
             self._healed.set()
 
+    def _with(self, node: int) -> Sequence[int]:
+        """The servers to strike where the events are at this one."""
+        if self._act not in OF_MAJORITIES:
+            return [node]
+        part = next(part for part in quorums(self._cluster) if node in part)
+        others = [other for other in part if other != node]
+        return [node, *others[: len(part) // 2]]
+
     def _strike(self) -> None:
         cluster = self._cluster
-        if self._act == "server-frozen":
+        if self._act in FREEZES:
             assert isinstance(cluster, Pausable)
             try:
                 cluster.pause(self._nodes)

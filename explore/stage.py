@@ -21,7 +21,7 @@ from typing import Final, Protocol
 
 from lockbench.explore import link
 from lockbench.explore.actors import Actor, Gone
-from lockbench.explore.faults import BEYOND, FAULTS, FORGETS, Fault
+from lockbench.explore.faults import BEYOND, ENDS, FAULTS, FORGETS, Fault
 from lockbench.explore.link import Link, Traffic
 from lockbench.explore.orders import (
     Acquire,
@@ -449,6 +449,6 @@ class _Seen:
             facts={
                 "event": f"{self.order.kind} {self.order.number}",
                 "proven": True,
-                "ends_servers": self.how.act in {"server-killed", "leader-changed", "server-wiped"},
+                "ends_servers": self.how.act in ENDS,
             },
         )

@@ -14,9 +14,9 @@ from dataclasses import replace
 from itertools import groupby
 from typing import Final
 
-from lockbench.clusters.base import Cluster, Composed
-from lockbench.explore.faults import FAULTS, Act, fitting
-from lockbench.explore.servers import LED, possible
+from lockbench.clusters.base import Cluster
+from lockbench.explore.faults import FAULTS, OF_MAJORITIES, Act, fitting
+from lockbench.explore.servers import LED, possible, quorums
 from lockbench.explore.trial import Place, Strike, Trial, place_of
 from lockbench.results.documents.exploration import Exploration, ExploredScenario, Tried
 
@@ -28,18 +28,21 @@ def singles(scenario: ExploredScenario, cluster: Cluster) -> Iterator[Trial]:
     """Each event with each fault that fits. Where the lock asks all of several nodes, they are
     alike: those of the first, of the one that makes the majority, and of a majority at once."""
     places = [place_of(event) for event in scenario.events]
-    alike, groups = set[Place](), list[tuple[Place, ...]]()
-    for part in cluster.quorums if isinstance(cluster, Composed) else [cluster.nodes]:
+    alike, groups, asked_all = set[Place](), list[tuple[Place, ...]](), set[Place]()
+    for part in quorums(cluster):
         most = len(part) // 2 + 1
         for asked in rounds([place for place in places if place.node in part]):
             if len(asked) >= most > 1:
                 alike |= {*asked} - {asked[0], asked[most - 1]}
                 groups.append(tuple(asked[:most]))
+                asked_all.update(asked)
     for group in [*((place,) for place in places if place not in alike), *groups]:
         for fault in fitting(group[0].kind):
-            if possible(fault.act, cluster) and (
-                len(group) == 1 or not fault.act.startswith("client")
-            ):
+            if fault.act.startswith("client") and len(group) > 1:
+                continue
+            if fault.act in OF_MAJORITIES and group[0] in asked_all:
+                continue  # the group of a majority shows it
+            if possible(fault.act, cluster):
                 yield Trial(scenario.name, tuple(Strike(p, fault.name) for p in group))
 
 
@@ -64,7 +67,7 @@ def pairs_of(known: Exploration, cluster: Cluster, *, pruned: bool) -> tuple[lis
             if first.scenario != scenario.name or len(first.strikes) != 1:
                 continue
             usual = first.finding is not None and not known.findings[first.finding].strikes
-            goes_on = usual or first.outcome == "kept"
+            goes_on = (usual or first.outcome == "kept") and not _of_majority(first)
             pairs = list(_after(first, cluster)) if goes_on else []
             count += len(pairs)
             if pruned and first.state is not None:
@@ -85,6 +88,10 @@ def _after(first: Tried, cluster: Cluster) -> Iterator[Trial]:
             both = fault.of_servers and FAULTS[struck.fault].of_servers
             if possible(fault.act, cluster) and not both:
                 yield Trial(first.scenario, (before, Strike(place, fault.name)), pair=True)
+
+
+def _of_majority(tried: Tried) -> bool:
+    return FAULTS[tried.strikes[0].fault].act in OF_MAJORITIES
 
 
 def _second(pair: Trial) -> tuple[Place, str]:

@@ -108,6 +108,36 @@ def test_of_two_systems_each_has_a_majority_of_its_own() -> None:
     assert groups == [[1], [3], [6], [7], [1, 2, 3], [6, 7]]
 
 
+class Elects(Both):
+    """Both, of which a leader is elected, and whose servers can be frozen."""
+
+    def leader(self) -> int | None:
+        return 1
+
+    def pause(self, nodes: Sequence[int]) -> None: ...
+    def unpause(self, nodes: Sequence[int]) -> None: ...
+    def frozen(self, node: int) -> bool:
+        return False
+
+
+def test_a_majority_of_servers_is_struck_where_one_alone_is_asked() -> None:
+    """Where a lock asks all of them, a majority is struck by its own requests."""
+    events = tuple(EventPlace("request", n, node) for n, node in enumerate((1, 6, 7, 8, 2), 1))
+    trials = [*singles(ExploredScenario("free", "", events), cast("Cluster", Elects()))]
+    struck = {
+        fault: [t.strikes[0].place.number for t in trials if t.strikes[0].fault == fault]
+        for fault in ("majority-frozen", "server-frozen")
+    }
+    assert struck == {"majority-frozen": [1, 5], "server-frozen": [1, 2, 3, 5, 2]}
+
+
+def test_nothing_is_tried_behind_a_majority() -> None:
+    after = first(1, "a", 2)
+    struck = StrikeAt(EventPlace("request", 1, 1), "majority-frozen")
+    assert seconds(with_(after, strikes=(struck,))) == []
+    assert seconds(after) == [2]
+
+
 def first(number: int, state: str | None, *then: int, outcome: str = "kept") -> Tried:
     """A request that was late, and the requests that came after it."""
     strikes = (StrikeAt(EventPlace("request", number, 1), "late"),)

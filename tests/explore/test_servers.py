@@ -20,7 +20,7 @@ LONG_S = 3.0
 class Pauses:
     """A cluster that can only be paused, and notes it."""
 
-    nodes = (1, 2, 3)
+    nodes: Sequence[int] = (1, 2, 3)
 
     def __init__(self, failure: str = "") -> None:
         self.done: list[str] = []
@@ -143,6 +143,35 @@ def test_a_cluster_is_asked_only_for_what_it_can() -> None:
     assert not possible("server-killed", can)
     for act in ("leader-changed", "server-wiped", "clock-jumped"):
         assert not possible(act, can)
+
+
+class Elects(Pauses):
+    """Three servers that elect a leader, and five more."""
+
+    nodes = range(1, 9)
+    quorums = ((1, 2, 3), (4, 5, 6, 7, 8))
+
+    def leader(self) -> int | None:
+        return 1
+
+
+def test_a_majority_is_struck_where_a_leader_is_elected() -> None:
+    elects = cast("Cluster", Elects())
+    assert possible("majority-frozen", elects)
+    assert not possible("majority-killed", elects), "it cannot kill"
+    assert not possible("majority-frozen", cast("Cluster", Pauses()))
+
+
+def test_a_majority_is_of_the_part_of_the_server_with_the_event() -> None:
+    for came, struck in (((3, 1, 3), "[3, 1]"), ((6,), "[6, 4, 5]")):
+        cluster = Elects()
+        made = made_of(cluster, [2], "majority-frozen", plays=len(came), lease_s=LONG_S)
+        made._frozen_s = 0.0
+        thread = threading.Thread(target=made.run, daemon=True)
+        thread.start()
+        assert arrive(made, *came) == [""] * len(came), "all of them are struck"
+        thread.join(LIMIT_S)
+        assert cluster.done == [f"pause {struck}", f"unpause {struck}"]
 
 
 def test_they_are_whole_when_all_serve_again() -> None:
