@@ -157,14 +157,18 @@ class Recorder:
         self._strings_file.close()
 
     def _open_segment(self) -> None:
-        self._segment += 1
-        path = self._folder / f"{self._worker}.{self._segment}.ops"
+        path = self._folder / f"{self._worker}.{self._segment + 1}.ops"
         with path.open("x+b") as file:
             # Room that the disk does not have is an error here, and would be SIGBUS in the map.
             size = HEADER_BYTES + self._segment_records * RECORD.itemsize
-            os.posix_fallocate(file.fileno(), 0, size)
+            try:
+                os.posix_fallocate(file.fileno(), 0, size)
+            except OSError:
+                path.unlink()
+                raise
             # An earlier segment stays mapped for as long as an open operation refers to it.
             self._map = mmap.mmap(file.fileno(), 0)
+        self._segment += 1
         self._map[0:4] = MAGIC
         self._map[4:8] = self._worker.to_bytes(4, "little")
         self._map[HEADER_BYTES:] = EMPTY_RECORD * self._segment_records

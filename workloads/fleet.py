@@ -21,6 +21,7 @@ from collections import deque
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Final
 
@@ -45,7 +46,7 @@ from lockbench.workloads.load import (
     Load,
 )
 from lockbench.workloads.machines.file import Machine, MachinesError
-from lockbench.workloads.machines.remote import PREPARE_S, Remote, RemoteWorker
+from lockbench.workloads.machines.remote import PREPARE_S, Remote, RemoteWorker, until
 from lockbench.workloads.worker_process import (
     END_S,
     LoadError,
@@ -63,6 +64,8 @@ MARKS: Final = 8
 _marks: Final[deque[int]] = deque()
 READY_S: Final = 60.0
 # All processes together may take END_S to end by themselves, and so long in a hurry.
+EMPTY: Final = "(empty)"
+SAYS_S: Final = 3.0  # until the log of another machine is here
 HURRY_S: Final = 0.5
 FOREVER_NS: Final = 2**62
 LOG_LINES: Final = 3
@@ -196,10 +199,10 @@ class Fleet:
             raise LoadError(lost[0])
         failed = {w: n for w in range(self._workers + 1) if (n := self.control.worker(w).failed)}
         if failed:
-            said = self._last_line(f"worker-{min(failed)}", CLIENT_FAILED)
+            first = min(failed)
             raise LoadError(
-                f"{sum(failed.values())} of the clients failed, one of worker {min(failed)} with: "
-                f"{said}; see {self.logs}"
+                f"{sum(failed.values())} of the clients failed, one of worker {first}"
+                f"{self._machine_of(first)} with: {self._said_by(first)}; see {self.logs}"
             )
         if gone:
             raise LoadError(
@@ -305,7 +308,7 @@ class Fleet:
 
     def hold(self, timeout_s: float) -> int | None:
         self.control.aim = True
-        held = _until(lambda: self.control.held != 0, timeout_s)
+        held = until(lambda: self.control.held != 0, timeout_s)
         return self.control.held if held else None
 
     def promise_left_s(self) -> float:
@@ -321,9 +324,7 @@ class Fleet:
     def stop_before_acquire(self, timeout_s: float) -> bool:
         """Makes the victim stop before its next acquire, and the rivals leave the key alone."""
         self.control.gate = True
-        return _until(
-            lambda: self.control.stopped_before_acquire and self._rivals() == 0, timeout_s
-        )
+        return until(lambda: self.control.stopped_before_acquire and self._rivals() == 0, timeout_s)
 
     def go_on(self) -> None:
         if self.control.gate:
@@ -335,7 +336,7 @@ class Fleet:
 
     def occupy(self, timeout_s: float) -> bool:
         self.control.occupy = True
-        return _until(lambda: self.control.occupied != 0, timeout_s)
+        return until(lambda: self.control.occupied != 0, timeout_s)
 
     def vacate(self) -> None:
         self.control.occupy = False
@@ -463,6 +464,16 @@ class Fleet:
                 raise LoadError(f"{otherwise} within {limit_s:.0f} s; see {self.logs}")
             time.sleep(POLL_S)
 
+    def _machine_of(self, worker: int) -> str:
+        child = self._children.get(f"worker-{worker}")
+        return f" on machine {child.machine}" if isinstance(child, RemoteWorker) else ""
+
+    def _said_by(self, worker: int) -> str:
+        """Why a client of it failed. The log of another machine may still be on its way."""
+        said = partial(self._last_line, f"worker-{worker}", CLIENT_FAILED)
+        until(lambda: said() != EMPTY, SAYS_S)
+        return said()
+
     def _last_line(self, name: str, after: str = "") -> str:
         """Of a process' log, what follows ``after`` in the last line that has it."""
         try:
@@ -471,16 +482,7 @@ class Fleet:
             said = ""
         lines = said.strip().splitlines()
         found = [line.partition(after)[2] if after else line for line in lines if after in line]
-        return found[-1] if found else "(empty)"
-
-
-def _until(condition: Callable[[], bool], timeout_s: float) -> bool:
-    end = time.monotonic() + timeout_s
-    while not condition():
-        if time.monotonic() > end:
-            return False
-        time.sleep(POLL_S)
-    return True
+        return found[-1] if found else EMPTY
 
 
 def free_port() -> int:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import errno
 import itertools
+import os
 from collections.abc import Callable
 from contextlib import closing
 from pathlib import Path
@@ -123,6 +125,29 @@ def test_segments_roll_over(tmp_path: Path) -> None:
     assert set(history.type.tolist()) == {int(Type.OK)}
     last = tmp_path / "1.2.ops"
     assert last.stat().st_size == HEADER_BYTES + 2 * RECORD.itemsize
+
+
+@pytest.mark.parametrize("whole", [0, 1])
+def test_a_full_disk_is_an_error_and_leaves_what_was_recorded(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, whole: int
+) -> None:
+    """Whether the first segment finds no room or a later one."""
+    recorder = Recorder(tmp_path, 1, segment_records=1)
+    for n in range(whole):
+        recorder.complete(recorder.invoke(1, F.ACQUIRE, "k", hold=n), Type.OK)
+
+    def full(*_: int) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr(os, "posix_fallocate", full)
+    for _ in range(2):
+        with pytest.raises(OSError, match="No space"):
+            recorder.invoke(1, F.ACQUIRE, "k", hold=9)
+    recorder.close()
+    assert len(list(tmp_path.glob("*.ops"))) == whole
+    if whole:
+        meta(tmp_path)
+        assert read_recording(tmp_path).hold.tolist() == [0]
 
 
 def test_a_killed_writer_leaves_at_most_the_open_operation(tmp_path: Path) -> None:

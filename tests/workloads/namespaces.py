@@ -6,7 +6,7 @@ import json
 import os
 import subprocess
 import sys
-from functools import cache
+from functools import cache, reduce
 from pathlib import Path
 
 BIN = str(Path(sys.executable).parent)
@@ -14,8 +14,9 @@ SCRIPT = """#!/bin/sh
 # OFFSET_S COMMAND…: with a clock that is so far ahead, and a loopback of its own
 offset=$1
 shift
-exec unshare --net --time --monotonic "$offset" --boottime "$offset" --fork --kill-child \
-    sh -c 'ip link set lo up && exec "$@"' sh env "PATH={bin}:$PATH" "TMPDIR={folder}" "$@"
+exec unshare --net --mount --time --monotonic "$offset" --boottime "$offset" --fork --kill-child \
+    sh -c 'ip link set lo up && {disk} && exec "$@"' \
+    sh env "PATH={bin}:$PATH" "TMPDIR={folder}" "$@"
 """
 
 
@@ -32,10 +33,13 @@ def why_not() -> str | None:
     return f"no namespaces: {tried.stderr.decode().strip()}" if tried.returncode else None
 
 
-def machines_file(folder: Path, **machines: tuple[int, int]) -> Path:
-    """Names of machines → (how many seconds their clocks are ahead, how many workers)."""
+def machines_file(folder: Path, disk: str = "", **machines: tuple[int, int]) -> Path:
+    """Names of machines → (how many seconds their clocks are ahead, how many workers). ``disk``:
+    how large each of their disks is, such as ``300k``; without it, as this machine's."""
     script = folder / "on"
-    script.write_text(SCRIPT.replace("{bin}", BIN).replace("{folder}", str(folder)))
+    own = f"mount -t tmpfs -o size={disk} none {folder}" if disk else ":"
+    words = {"{bin}": BIN, "{folder}": str(folder), "{disk}": own}
+    script.write_text(reduce(lambda text, word: text.replace(*word), words.items(), SCRIPT))
     script.chmod(0o755)
     return written(folder, {name: (f"{script} {at}", n) for name, (at, n) in machines.items()})
 

@@ -193,6 +193,13 @@ def test_workers_of_another_machine_are_frozen_and_killed(
     pytest.fail(f"none of {broken} broke in {TRIES} tries: {verdicts}")
 
 
+def test_a_machine_with_a_full_disk_is_named(tmp_path: Path) -> None:
+    machines = list(read(machines_file(tmp_path, "300k", a=(100_000, 1)), WORKERS + 1))
+    said = "of worker 3 on machine a with: OSError: .*No space left on device"
+    with pytest.raises(LoadError, match=said):
+        play(tmp_path / "case", machines, "redis-token", 3.0)
+
+
 def test_a_machine_that_is_lost_is_never_called_well(tmp_path: Path) -> None:
     machines = list(read(machines_file(tmp_path, a=(100_000, 1)), WORKERS + 1))
     workers: list[psutil.Process] = []

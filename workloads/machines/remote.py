@@ -196,6 +196,11 @@ class RemoteWorker:
         self._remote = remote
         self._worker = worker
 
+    @property
+    def machine(self) -> str:
+        """The name of its machine."""
+        return self._remote.machine.name
+
     def alive(self) -> bool:
         """As far as anybody knows: one of a lost machine is not."""
         return self._worker not in self._remote.ended and self._remote.lost is None
