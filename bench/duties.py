@@ -288,7 +288,8 @@ def no_two_promises_overlap_under_contention(desk: Desk) -> None:
                 began_ns = time.monotonic_ns()
                 time.sleep(0.002)
                 ended_ns = min(time.monotonic_ns(), answer.valid_until_ns or FOREVER)
-                promises.append((began_ns, ended_ns))
+                if began_ns < ended_ns:  # else it came too late to be a hold
+                    promises.append((began_ns, ended_ns))
                 lock.release(answer.hold)
 
     threads = [threading.Thread(target=work, daemon=True) for _ in range(5)]

@@ -26,6 +26,7 @@ from lockbench.clusters.base import Attended, Cluster
 from lockbench.clusters.engine.docker import Act, Event
 from lockbench.clusters.engine.events import Contained, ContainerWatch
 from lockbench.clusters.engine.owner import OWNER, is_stopped
+from lockbench.history.clocks import wall_minus_monotonic_ns
 from lockbench.history.op import Fault
 from lockbench.results import documents
 from lockbench.workloads.fleet import Fleet, Member
@@ -97,7 +98,7 @@ class Watch:
         self._stall_ns = int(1e9 * stall_s)
         self._containers = containers
         self._clocks = clocks or _clocks
-        self._wall_ns = time.time_ns() - time.monotonic_ns()
+        self._wall_ns = wall_minus_monotonic_ns()
         self._begin_ns = time.monotonic_ns()
         self._looked_ns, boot_ns = self._clocks()
         self._asleep_ns = boot_ns - self._looked_ns

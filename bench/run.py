@@ -35,6 +35,7 @@ from lockbench.bench.scene import CONTENDED, END, FLOOR, OWN, QUIET, RATES, Play
 from lockbench.bench.usable import why_unusable
 from lockbench.clusters.base import HARNESS, Cluster, ClusterError, Measurable, Recorded
 from lockbench.clusters.engine.removal import left_behind, remove_run
+from lockbench.history.clocks import wall_minus_monotonic_ns
 from lockbench.history.columns import Ints
 from lockbench.history.recording import write_ended, write_faults, write_meta
 from lockbench.history.service import write_service
@@ -142,7 +143,7 @@ def _play_scene(scene: Scene, on_progress: Callable[[Progress], None]) -> None:
             timings.cluster_s = progress.seconds()
             load = load_of(case, fleet, cluster, case.phases, scene.locust)
             scene.load = load = with_store(load, case, cluster, beside)
-            wall_ns = time.time_ns() - time.monotonic_ns()
+            wall_ns = wall_minus_monotonic_ns()
             write_meta(
                 fleet.history,
                 load.objects(),
@@ -322,9 +323,9 @@ def _stall_s_max(case: Case) -> float:
     return stall_s_max(pace.lease_ttl_s, pace.client_timeout_s, hold_s)
 
 
-def _clock_step(wall_minus_monotonic_ns: int) -> str | None:
+def _clock_step(wall_ns: int) -> str | None:
     """Some servers count leases by the wall clock: a step of it that no fault made voids a case."""
-    step_s = (time.time_ns() - time.monotonic_ns() - wall_minus_monotonic_ns) / 1e9
+    step_s = (wall_minus_monotonic_ns() - wall_ns) / 1e9
     if abs(step_s) <= CLOCK_STEP_S_MAX:
         return None
     return f"this machine's wall clock was set by {step_s:+.3f} s during the case"
@@ -352,7 +353,7 @@ def _read_record(scene: Scene, fleet: Fleet, cluster: Cluster, wall_ns: int) -> 
     except ClusterError as error:
         scene.no_record = str(error)
         return
-    ahead = sorted((wall_ns, time.time_ns() - time.monotonic_ns()))
+    ahead = sorted((wall_ns, wall_minus_monotonic_ns()))
     keys = scene.load.objects() if scene.load is not None else ()
     service = service_of(logs, entry, cluster.record_name, keys, (ahead[0], ahead[1]))
     write_service(fleet.history, service)

@@ -26,6 +26,7 @@ from lockbench.explore.servers import Blow
 from lockbench.explore.stage import Server, Stage
 from lockbench.explore.trial import Played, Setting, Trial
 from lockbench.explore.trials import act_of, at_s_of, chunks, nodes_of
+from lockbench.history.clocks import wall_minus_monotonic_ns
 from lockbench.history.service import write_service
 from lockbench.locks.shared.client_container import ContainerLibrary
 from lockbench.locks.shared.library import library_of
@@ -156,7 +157,7 @@ class Plays:
         if entry is None or not isinstance(cluster, Recorded):
             return
         keys = {play.key for play in plays}
-        ahead_ns = time.time_ns() - time.monotonic_ns()
+        ahead_ns = wall_minus_monotonic_ns()
         service = service_of(
             cluster.server_logs(), entry, cluster.record_name, keys, (ahead_ns, ahead_ns)
         )

@@ -37,6 +37,7 @@ from lockbench.explore.orders import (
 from lockbench.explore.scenarios import MOMENT, SCENARIOS, WAIT
 from lockbench.explore.trial import Place, Played, Setting, Trial
 from lockbench.history import op
+from lockbench.history.clocks import wall_minus_monotonic_ns
 from lockbench.history.op import F, Object, Type
 from lockbench.history.recorder import Recorder
 from lockbench.history.recording import records_of, write_faults, write_meta
@@ -259,7 +260,7 @@ class Stage:
             slack_ns=int(1e9 * setting.slack_s),
         )
         objects = {self.key: aimed, SPARE: replace(aimed, role="floor")}
-        write_meta(played.folder, objects, wall_minus_monotonic_ns=time.time_ns() - monotonic_ns())
+        write_meta(played.folder, objects, wall_minus_monotonic_ns=wall_minus_monotonic_ns())
         try:
             self._connect()
             self._act_out()

@@ -12,7 +12,6 @@ import itertools
 import logging
 import os
 import random
-import time
 from collections.abc import Callable, Iterator
 from functools import cached_property
 from pathlib import Path
@@ -21,6 +20,7 @@ from typing import Final
 
 import gevent
 
+from lockbench.history.clocks import wall_minus_monotonic_ns
 from lockbench.history.recorder import Recorder
 from lockbench.history.recording import is_recording, write_meta
 from lockbench.locks.base import Address, Observer
@@ -61,8 +61,8 @@ class Session:
         if not started_by_bench:
             history = _own_history(history, worker)
             if not is_recording(history):
-                wall_ns = time.time_ns() - monotonic_ns()
-                write_meta(history, load.objects(), wall_minus_monotonic_ns=wall_ns)
+                ahead_ns = wall_minus_monotonic_ns()
+                write_meta(history, load.objects(), wall_minus_monotonic_ns=ahead_ns)
         self.recorder = Recorder(history, worker)
         self._first_number = worker
         self._step = load.workers + 1 if worker <= load.workers else WORKERS_MAX
