@@ -28,6 +28,7 @@ from lockbench.evidence.observations import (
     load,
     save,
 )
+from lockbench.evidence.provenance import recent
 from lockbench.evidence.templates import rendered
 from lockbench.evidence.track import BadPage, Page, pages
 from lockbench.history.lines import UnreadableHistory
@@ -45,13 +46,15 @@ PAGE: Final = DOCS / "systems.md"
 def render(observations: Observations) -> str:
     """The page."""
     rows = [_row(system, observations) for system in systems().values()]
+    every = [cell for s in systems().values() for cell in cells_of(s, observations).values()]
     headings = ("lock", "family", "client in", "cases run", "cases with three tries", "broke under")
     return rendered(
         "systems.md.j2",
         locks=markdown_table(headings, rows),
         faults=len(CANONICAL) - 1,
         dash=NONE_WORD,
-        far=far(cell for s in systems().values() for cell in cells_of(s, observations).values()),
+        far=far(every),
+        recent=recent(every, observations),
     )
 
 

@@ -14,10 +14,9 @@ from lockbench import declarations, locks
 from lockbench.checker.check import check
 from lockbench.checker.drawing import figure
 from lockbench.checker.verdict import Report
-from lockbench.evidence import explored, observations, track
+from lockbench.evidence import explored, observations, provenance, track
 from lockbench.evidence.cells import CANONICAL, Cell, cells_of
 from lockbench.evidence.observations import Key, Observations, history_showing
-from lockbench.evidence.site import provenance
 from lockbench.evidence.track import Page
 from lockbench.history.columns import History
 from lockbench.history.files import BadFile

@@ -26,10 +26,10 @@ from lockbench.bench.undeclared import undeclared
 from lockbench.checker.catalogue import CATALOGUE, OF_LOCKS
 from lockbench.checker.drawing import SCRIPT
 from lockbench.clusters.registry import topologies
-from lockbench.evidence import track
+from lockbench.evidence import provenance, track
 from lockbench.evidence.cells import SIGNS, Cell, far, language
 from lockbench.evidence.observations import Key, Rated
-from lockbench.evidence.site import prose, provenance
+from lockbench.evidence.site import prose
 from lockbench.evidence.site.material import Material, doc_of_fault
 from lockbench.history.files import BadFile, read_text
 from lockbench.history.lines import UnreadableHistory
@@ -124,6 +124,7 @@ def _index(given: Material) -> str:
         counts=_counts(every),
         costs=list(_costs(given)),
         far=far(every),
+        recent=provenance.recent(every, given.found),
     )
 
 

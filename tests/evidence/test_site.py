@@ -15,7 +15,8 @@ import pytest
 from msgspec.structs import replace as with_
 
 from lockbench.bench import plan
-from lockbench.evidence import explored, observations, track
+from lockbench.evidence import explored, observations, provenance, track
+from lockbench.evidence.cells import Cell
 from lockbench.evidence.observations import (
     Counted,
     Key,
@@ -26,7 +27,7 @@ from lockbench.evidence.observations import (
     Share,
     history_file,
 )
-from lockbench.evidence.site import prose, provenance
+from lockbench.evidence.site import prose
 from lockbench.evidence.site.material import Material, material
 from lockbench.evidence.site.pages import linked, write
 from lockbench.locks import registry
@@ -322,6 +323,27 @@ def test_cases_of_runs_that_are_not_recorded_may_be_old(planted: Material) -> No
     known = with_(two, runs=(older.run, RUN))
     assert provenance.not_of_today(known, found, now)[0].startswith("etcd v3.0.0, today")
     assert provenance.not_of_today(with_(two, cases=1), found, now) == []
+
+
+@pytest.mark.parametrize(("of_today", "recent"), [(2, 0), (3, 1)])
+def test_a_case_is_recent_after_three_runs_of_today_s_versions(
+    planted: Material, of_today: int, recent: int
+) -> None:
+    """However many there are of older ones."""
+    run, key = planted.found.runs[RUN], Key("planted", "etcd", "pause")
+    names = [f"2026-01-0{n}T000000Z-full" for n in range(1, 6)]
+    versions = [run.versions] * of_today + [{**run.versions, "etcd": "v3.0.0"}] * (5 - of_today)
+    runs = {
+        name: with_(run, run=name, versions=of) for name, of in zip(names, versions, strict=True)
+    }
+    entry = planted.found.cases[key]
+    last = with_(entry.last, run=names[0])
+    found = Observations(runs, {key: with_(entry, cases=5, runs=tuple(names), last=last)})
+    system = planted.systems["planted"]
+    assert provenance.recent([Cell(system, key, found.cases[key])], found) == recent
+    latency = Key("planted", "etcd", "latency")
+    assert provenance.recent([Cell(system, latency, found.cases[key])], found) == 0, "not of full"
+    assert provenance.recent([Cell(system, key, None)], found) == 0
 
 
 def test_a_lock_s_page_has_its_figures_with_their_conditions(site: Path) -> None:

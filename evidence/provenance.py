@@ -16,12 +16,14 @@ from typing import Final
 from lockbench.bench.plan import images_of
 from lockbench.clusters import recipes
 from lockbench.clusters.registry import topologies
+from lockbench.evidence.cells import Cell
 from lockbench.evidence.observations import Counted, Observations, Observed
 from lockbench.locks.base import System
 from lockbench.locks.shared import pins
 from lockbench.locks.shared.client_container import ContainerLibrary
 from lockbench.locks.shared.library import library_of
 from lockbench.results.machine import PACKAGE
+from lockbench.results.statistics import BOUND_TRIES_MIN
 
 NOT_RECORDED: Final = ": not recorded"
 
@@ -76,6 +78,21 @@ def not_of_today(it: Observed, observations: Observations, now: Mapping[str, str
         more = [sentence for sentence in others if sentence not in found]
         found += [f"perhaps {sentence}, as not all of its runs are recorded" for sentence in more]
     return found
+
+
+def recent(cells: Iterable[Cell], observations: Observations) -> int:
+    """How many of the cells that ``full`` has were run as often as a bound needs, with today's
+    versions, as far as it is recorded."""
+    return sum(
+        _runs_of_today(cell.observed, observations, today(cell.system, cell.key.topology))
+        >= BOUND_TRIES_MIN
+        for cell in cells
+        if cell.due and cell.observed is not None
+    )
+
+
+def _runs_of_today(it: Observed, observations: Observations, now: Mapping[str, str]) -> int:
+    return sum(not differences(observations.runs[name].versions, now) for name in runs_of(it))
 
 
 def age(differences: Iterable[str]) -> str:
