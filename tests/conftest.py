@@ -12,6 +12,7 @@ from collections.abc import Iterator
 import pytest
 from hypothesis import HealthCheck, settings
 
+from lockbench.clusters.pods import toxiproxy
 from lockbench.locks.shared import sidecar
 from tests import command
 from tests.budget import BUDGET, tries
@@ -32,6 +33,7 @@ settings.load_profile("budget")
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
         if item.get_closest_marker("docker"):
+            toxiproxy.CALL_TIMEOUT_S = 20.0  # a machine that stands still is no broken cluster
             item.add_marker(pytest.mark.flaky(reruns=1))
         if item.get_closest_marker("random") and BUDGET > 1:
             item.add_marker(pytest.mark.timeout(300 * BUDGET))

@@ -27,7 +27,8 @@ from tests.eventually import eventually
 
 MARK = "LOCKBENCH_TESTS"
 KEPT = (f"lockbench-{os.getuid()}", "pytest-of-")
-GRACE_S = 5.0  # for processes whose end has begun
+GRACE_S = 20.0  # for processes whose end has begun
+REAPED_S = 60.0  # for what has lost its owner: the next bench on this machine removes it
 _before = pytest.StashKey[Set[object]]()
 _left = pytest.StashKey[list[str]]()
 
@@ -48,9 +49,13 @@ def pytest_collection_finish(session: pytest.Session) -> None:
 
 @pytest.hookimpl(trylast=True)
 def pytest_sessionfinish(session: pytest.Session) -> None:
-    left = session.stash[_left] = entries(Path(os.environ["TMPDIR"])) + processes()
+    found = processes()  # before their folders, which those that end may clear
+    left = session.stash[_left] = entries(Path(os.environ["TMPDIR"])) + found
     if _before in session.stash:
-        left += [line for line in _of_engine(Engine()) if line not in session.stash[_before]]
+        engine, before = Engine(), session.stash[_before]
+        with contextlib.suppress(AssertionError):
+            eventually(lambda: set(_of_engine(engine)) <= before, limit_s=REAPED_S)
+        left += [line for line in _of_engine(engine) if line not in before]
     if left:
         session.exitstatus = pytest.ExitCode.TESTS_FAILED
 

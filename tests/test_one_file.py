@@ -175,7 +175,7 @@ def run(copy: Path, *arguments: str) -> str:
         capture_output=True,
         text=True,
         check=False,
-        timeout=120,
+        timeout=280,
     )
     assert done.returncode == 0, done.stdout[-4000:] + done.stderr[-4000:]
     return done.stdout

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import fcntl
 import json
 import os
 import subprocess
@@ -38,15 +39,13 @@ def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
     out = tmp_path_factory.mktemp("dist")
     build = ("build", "--quiet", "--no-build-isolation", "--python", sys.executable)
     # uv leaves locks where temporary files go.
-    run(
-        *UV,
-        *build,
-        "--out-dir",
-        str(out),
-        str(ROOT),
-        cwd=out,
-        env={**os.environ, "TMPDIR": str(out)},
-    )
+    env = {**os.environ, "TMPDIR": str(out)}
+    folder = os.open(ROOT, os.O_RDONLY)
+    try:
+        fcntl.flock(folder, fcntl.LOCK_EX)  # it writes there, and so does one of another session
+        run(*UV, *build, "--out-dir", str(out), str(ROOT), cwd=out, env=env)
+    finally:
+        os.close(folder)
     (found,) = out.glob("*.whl")
     return found
 

@@ -67,12 +67,12 @@ def processes(owner: int) -> list[int]:
 
 
 def concluded(folder: Path, *words: str) -> tuple[dict[str, Any], int]:
-    """What a run came to, and its process. Once more if it was inconclusive, as in a nightly run:
-    others may load this machine."""
-    for _ in range(2):
+    """What a run came to, and its process. Once more if it was inconclusive, as in a nightly run,
+    or the machine stood still: others may load it."""
+    for _ in range(3):
         bench = start(folder, *words, "--json")
         out, err = bench.communicate(timeout=2 * LIMIT_S)
-        if bench.returncode != Ending.INCONCLUSIVE.code:
+        if bench.returncode not in {Ending.INCONCLUSIVE.code, Ending.BENCH.code}:
             break
     assert bench.returncode == 0, err
     found: dict[str, Any] = json.loads(out)
@@ -160,10 +160,11 @@ def interrupted(bench: subprocess.Popen[str]) -> None:
 def test_what_a_killed_bench_leaves_is_removed_by_the_next_start(tmp_path: Path) -> None:
     bench = start(tmp_path, "run", "--lock", "redis-token", "--fault", "client-pause")
     eventually(lambda: under_load(tmp_path), "no load", limit_s=LIMIT_S)
+    # Before: whoever else starts a bench on this machine removes them.
+    assert containers(bench.pid)
     bench.kill()
     bench.communicate(timeout=LIMIT_S)
     eventually(lambda: not processes(bench.pid), "processes outlive the bench", limit_s=LIMIT_S)
-    assert containers(bench.pid)
     reap()
     assert not containers(bench.pid)
 
@@ -240,8 +241,9 @@ def test_a_stopped_suite_goes_on_where_it_was_stopped(tmp_path: Path) -> None:
 
     bench = start(tmp_path, *words, "--resume", "runs/latest")
     out, err = bench.communicate(timeout=LIMIT_S)
-    assert bench.returncode in {0, 2}, err  # others may load this machine
     none, kill = json.loads(out)["cases"]
+    # Others may load this machine.
+    assert bench.returncode in {0, 2} or kill["judgement"] == "disturbed", err
     stored = json.loads(first)
     assert stored.pop("format") == FORMAT  # of results.json it stands at its top
     assert json.dumps(none) == json.dumps(stored)
@@ -279,7 +281,7 @@ def test_what_cannot_run_stops_nothing_and_is_never_kept(tmp_path: Path) -> None
     out, err = bench.communicate(timeout=2 * LIMIT_S)
     assert bench.returncode == 255, err
     cases = {case["lock"]: case for case in json.loads(out)["cases"]}
-    assert cases["redis-token"]["judgement"] in {"as expected", "not exposed"}
+    assert cases["redis-token"]["judgement"] in {"as expected", "not exposed", "disturbed"}
     lacking, unsaid = cases["lacking.py:Lacking"], cases["unsaid.py:Unsaid"]
     assert lacking["judgement"] == unsaid["judgement"] == "could not run"
     assert "nothing was granted" in lacking["why"]

@@ -294,7 +294,6 @@ NODES = (
 )
 
 
-@pytest.mark.timeout(60)  # what hangs is ended
 @pytest.mark.parametrize(
     ("name", "kind"), some(list(product(NODES, ("fifo", "device", "link", "huge"))), 25)
 )

@@ -199,6 +199,7 @@ def test_a_fault_is_proven_and_healed(running: Cluster, text: str) -> None:
 @pytest.mark.slow
 def test_a_frozen_leader_is_replaced(running: Cluster) -> None:
     assert isinstance(running, HybridCluster)
+    eventually(lambda: running.leader() is not None)
     before = running.leader()
     assert before in (6, 7, 8)
     with frozen(running, before):

@@ -214,7 +214,8 @@ def test_what_a_killed_owner_leaves_is_reaped(
         process.kill()
         process.wait()
         removed = reaper.reap(engine=engine)
-        assert len([name for name in removed if run_id in name]) == 3
+        # Another bench that starts removes it too.
+        assert len([name for name in removed if run_id in name]) <= 3
         assert left(run_id, engine) == []
         mine.verify()
         assert engine.state(bystander) is not None
@@ -229,5 +230,5 @@ def test_a_start_ends_cleanly_at_ctrl_c(tmp_path: Path, engine: Engine, after_s:
         process.stdout.readline()
         time.sleep(after_s)
         process.send_signal(signal.SIGINT)
-        assert process.wait(15) == -signal.SIGINT
+        assert process.wait(120) == -signal.SIGINT
     assert left(run_id, engine) == []

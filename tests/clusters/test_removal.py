@@ -115,7 +115,7 @@ def test_an_engine_that_comes_back_in_time_is_met(fake: FakeDocker) -> None:
     eventually(lambda: len(fake.asked) > asked + 2)
     assert not left
     fake.away = False
-    clearing.join(10)
+    clearing.join(60)
     assert left == [[]]
 
 
@@ -172,7 +172,9 @@ def test_after_a_silence_nobody_waits_long_until_there_is_an_answer(
     for _ in range(2):
         with pytest.raises(EngineUnreachable):
             engine.version()
+    monkeypatch.setattr(connection, "SILENT_TIMEOUT_S", PATIENT_S)
+    engine._timeout_s = 2 * PATIENT_S  # type: ignore[assignment]
     fake.silent = False
     engine.version()
     engine.version()
-    assert waited == [TIMEOUT_S, SILENT_S, SILENT_S, TIMEOUT_S]
+    assert waited == [TIMEOUT_S, SILENT_S, PATIENT_S, 2 * PATIENT_S]

@@ -17,6 +17,11 @@ from tests.clusters.json_server import answering
 UP: Direction = "upstream"
 
 
+@pytest.fixture(autouse=True)
+def patient(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(toxiproxy, "CALL_TIMEOUT_S", 60.0)
+
+
 @dataclass
 class Fake:
     """Does what it is ordered, unless ``answers`` says what comes instead."""
@@ -150,9 +155,9 @@ def test_no_failure_is_swallowed(status: int) -> None:
 
 
 def test_a_server_that_hangs_or_is_not_there_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(toxiproxy, "CALL_TIMEOUT_S", 0.1)
     with serving("pod-7") as (fake, links):
         links.populate([PEER])
+        monkeypatch.setattr(toxiproxy, "CALL_TIMEOUT_S", 0.1)
         fake.hangs = True
         with pytest.raises(OSError, match="timed out"):
             links.check_up()

@@ -14,7 +14,7 @@ from lockbench.clusters.redis.nodes import OurRedisNodes
 from lockbench.clusters.redis.protocol import ask_once
 from lockbench.locks.registry import find, systems
 
-LIMIT_S = 2.0
+LIMIT_S = 10.0
 OURS = {"name", "images", "make", "in_place_of"}
 
 

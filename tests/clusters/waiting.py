@@ -28,6 +28,7 @@ def leader_of(cluster: PodCluster) -> int | None:
 
 
 def leader_and_others(cluster: PodCluster) -> tuple[int, list[int]]:
+    eventually(lambda: leader_of(cluster) is not None)
     leader = leader_of(cluster)
     assert leader is not None
     return leader, [node for node in cluster.nodes if node != leader]

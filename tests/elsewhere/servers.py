@@ -227,9 +227,9 @@ def redis(folder: Path, size: int = 1, image: str = "redis") -> Iterator[Foreign
 
 
 @contextmanager
-def sentinel(folder: Path, image: str = "redis") -> Iterator[Foreign]:
+def sentinel(folder: Path, image: str = "redis", down_after_ms: int = 60_000) -> Iterator[Foreign]:
     """A primary, a replica and three Sentinels, which call each other by addresses of a network of
-    their own."""
+    their own, and give up a primary that has been silent for so long."""
     with certificates(folder):
         data = _redis_run(folder, REDIS, DATA, image=image)
         guard = _redis_run(folder, REDIS, SENTINEL, image=image, sentinel=True)
@@ -243,7 +243,7 @@ def sentinel(folder: Path, image: str = "redis") -> Iterator[Foreign]:
                 for name, value in (
                     ("auth-user", "admin"),
                     ("auth-pass", f"{PASSWORD}-admin"),
-                    ("down-after-milliseconds", "1000"),
+                    ("down-after-milliseconds", str(down_after_ms)),
                     ("failover-timeout", "5000"),
                 ):
                     one.execute_command("SENTINEL", "SET", MASTER, name, value)

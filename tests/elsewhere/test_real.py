@@ -39,7 +39,7 @@ from tests import command
 from tests.elsewhere import servers
 from tests.elsewhere.servers import PASSWORD, PREFIX, VARIABLE, Foreign
 from tests.elsewhere.there import LONG_S, case, lock_on, look, made, taken_and_released
-from tests.eventually import eventually
+from tests.eventually import eventually, one_of
 
 pytestmark = [pytest.mark.docker, pytest.mark.slow]
 PROBE_S = 0.5
@@ -152,7 +152,7 @@ def test_it_is_cut_frozen_and_killed_and_left_as_it_was(redis: Foreign, tmp_path
         there.cut([Edge(-1, 1)], "drop")
         assert there.broken_links()
         assert not serves(1)
-        assert serves(HARNESS)
+        eventually(lambda: serves(HARNESS))
         there.heal()
         eventually(lambda: serves(1))
         assert isinstance(there, Pausable)
@@ -269,13 +269,21 @@ def test_a_run_says_what_it_will_do_and_its_folder_has_no_secret(
     assert "--yes says it may" in asked.stderr
     assert not Path("runs").exists()
     said = [asked.stdout, asked.stderr]
-    assert ran_without_a_secret(redis, words, said) == ["as expected"]
+
+    def play(number: int) -> list[str]:
+        folder = tmp_path / str(number)
+        folder.mkdir()
+        monkeypatch.chdir(folder)
+        return ran_without_a_secret(redis, words, said)
+
+    wanted = ["as expected"]
+    assert one_of(play, wanted.__eq__, 3) == wanted
     assert look(file)
 
 
 def ran_without_a_secret(foreign: Foreign, words: list[str], said: list[str]) -> list[str]:
-    """A run there, in which every fault proves itself or is not exposed, and what is said of it.
-    Its judgements."""
+    """A run there, in which every fault proves itself, is not exposed or meets a disturbance, and
+    what is said of it. Its judgements."""
     os.environ[VARIABLE] = PASSWORD
     done = command.lockbench("run", *words, "--yes", "--brief", "--json")
     cases = json.loads(done.stdout)["cases"]
@@ -293,7 +301,7 @@ def ran_without_a_secret(foreign: Foreign, words: list[str], said: list[str]) ->
     assert look(foreign.file("seen.toml")) in (run / "versions.json").read_text()
     judged = [one["judgement"] for one in cases]
     # What a server needs to come back may be longer than every promise.
-    assert {"as expected", "not exposed"}.issuperset(judged), (cases, done.stderr)
+    assert {"as expected", "not exposed", "disturbed"}.issuperset(judged), (cases, done.stderr)
     return judged
 
 
@@ -304,7 +312,7 @@ def ran_without_a_secret(foreign: Foreign, words: list[str], said: list[str]) ->
         (servers.etcd, "etcd", "kill"),
         (servers.postgres, "postgres-for-update", "pause"),
         (servers.zookeeper, "zookeeper", "kill,reply-lost"),
-        (servers.sentinel, "redis-sentinel", "kill,reply-lost"),
+        (partial(servers.sentinel, down_after_ms=1000), "redis-sentinel", "kill,reply-lost"),
         (servers.redis_cluster, "redis-cluster", "pause,partition-drop:shape=clients"),
     ],
 )

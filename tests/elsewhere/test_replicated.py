@@ -49,7 +49,7 @@ def test_sentinels_send_to_our_own_ways(tmp_path: Path) -> None:
         with made(foreign.file(), tmp_path / "logs") as there:
             ways = list(there.addresses(1))
             asked = ("SENTINEL", "GET-MASTER-ADDR-BY-NAME", "lockbench")
-            assert items(ask_once(ways[2], PROBE_S, *asked)) == [ways[0][0], str(ways[0][1])]
+            assert items(ask_once(ways[2], LONG_S, *asked)) == [ways[0][0], str(ways[0][1])]
             assert isinstance(there, Replicated)
             assert (there.primary(), there.replicas()) == (1, [2])
             for name in ("redis-sentinel", "redis-sentinel-wait"):
@@ -73,7 +73,7 @@ def test_nodes_of_a_cluster_send_to_our_own_ways(tmp_path: Path) -> None:
             ways = list(there.addresses(1))
             moved = 0
             for way in ways:
-                with Line(way, PROBE_S) as line:
+                with Line(way, LONG_S) as line:
                     try:
                         ask(line, "GET", f"{PREFIX}k0")
                     except ProbeFailed as error:

@@ -12,7 +12,7 @@ from typing import Final
 import pytest
 
 from lockbench.clusters.base import ClusterError
-from lockbench.clusters.elsewhere import cluster, redis, zookeeper
+from lockbench.clusters.elsewhere import cluster, relay, zookeeper
 from lockbench.clusters.elsewhere.relay import speaks_tls
 
 HERE: Final = "127.0.0.1"
@@ -70,8 +70,8 @@ def refusal(folder: Path, topology: str, port: int, more: str = "") -> str:
 
 @pytest.fixture(autouse=True)
 def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
-    for module in (redis, zookeeper):
-        monkeypatch.setattr(module, "ASK_LIMIT_S", 0.5)
+    monkeypatch.setattr(zookeeper, "ASK_LIMIT_S", 0.5)
+    monkeypatch.setattr(relay, "TLS_SAYS_S", 10.0)
 
 
 @pytest.mark.parametrize("answer", [REFUSED, GREETING], ids=["alert", "handshake"])
@@ -100,7 +100,10 @@ def test_what_speaks_something_else_is_not(topology: str, tmp_path: Path) -> Non
     assert "without TLS: cluster.toml has no table [tls]" in said
 
 
-def test_who_says_nothing_at_all_may_want_tls(tmp_path: Path) -> None:
+def test_who_says_nothing_at_all_may_want_tls(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(relay, "TLS_SAYS_S", 0.5)
     with socket.create_server((HERE, 0)) as silent:
         said = refusal(tmp_path, "zookeeper", silent.getsockname()[1])
     assert "without TLS: cluster.toml has no table [tls]" in said

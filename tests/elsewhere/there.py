@@ -51,7 +51,7 @@ def lock_on(there: Elsewhere, name: str) -> Lock:
     nodes = [Address(*at) for at in there.addresses(1)]
 
     def connect(observer: Observer) -> Lock:
-        return systems()[name].connect(nodes, timeout_s=2.0, ttl_s=LONG_S, observer=observer)
+        return systems()[name].connect(nodes, timeout_s=10.0, ttl_s=LONG_S, observer=observer)
 
     return prefixed(there.key_prefix, NoObserver(), connect)
 

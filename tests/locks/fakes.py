@@ -45,6 +45,8 @@ class Close:
 
 Action = Reply | Late | Silent | Close
 
+_closed: list[socket.socket] = []  # bound and not listening, until the process ends
+
 
 class FakeRedis:
     """One server, until ``stop`` or the end of its block."""
@@ -237,6 +239,8 @@ def _encoded(answer: Any) -> bytes:
 
 
 def closed_port() -> Address:
-    """An address where nobody listens."""
-    with socket.create_server(("127.0.0.1", 0)) as listener:
-        return Address(*listener.getsockname())
+    """An address where nobody listens, and which nobody else is given."""
+    bound = socket.socket()
+    bound.bind(("127.0.0.1", 0))
+    _closed.append(bound)
+    return Address(*bound.getsockname())

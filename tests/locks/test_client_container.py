@@ -109,20 +109,30 @@ def test_a_program_that_cannot_run_is_named(opened: list[Sidecar]) -> None:
         opened.append(ContainerSidecar(GO, "x", ["/bin/bash", "-c", "exit 3"]))
 
 
+HANGS = "sleep 60 3>&-"  # in a process of its own
+
+
+def _kill_at_a_request(pid: int) -> None:
+    """The program says nothing, and is killed."""
+    program = psutil.Process(pid)
+    eventually(program.children)
+    program.kill()
+
+
 @pytest.mark.parametrize(
     ("action", "why"),
     [
         ("echo '{garbage' >&3", "answered with garbage"),
         ("exit 1", "ended"),
-        (":", "ended"),
+        (HANGS, "ended"),
     ],
 )
 def test_what_was_in_flight_is_unknown_and_later_calls_have_no_effect(
     opened: list[Sidecar], action: str, why: str
 ) -> None:
     lock = client(scripted(opened, action=action))
-    if action == ":":  # it says nothing, and is killed
-        threading.Timer(0.2, psutil.Process(opened[0].pid).kill).start()
+    if action == HANGS:
+        threading.Thread(target=_kill_at_a_request, args=(opened[0].pid,)).start()
     answer = take(lock)
     assert isinstance(answer, Unknown), answer
     assert why in answer.reason

@@ -112,7 +112,9 @@ def test_promise_fence_and_release_are_the_locks() -> None:
 
 @pytest.fixture
 def both(room: Callable[[str], Room]) -> Room:
-    return room("redlock-zookeeper")
+    made = room("redlock-zookeeper")
+    made.ttl_s = 30.0  # longer than a test
+    return made
 
 
 @pytest.mark.docker

@@ -14,6 +14,7 @@ from lockbench.locks.base import Denied, Granted, NoObserver, NotHeld, Released,
 from lockbench.locks.nats.create_by_put import NatsCreateByPut
 from lockbench.locks.nats.kv import SYSTEM, NatsKv, name_of
 from lockbench.locks.nats.no_revision import NatsNoRevision
+from tests.eventually import one_of
 from tests.locks import asking
 from tests.locks.asking import PATIENT_S, meanwhile, said
 from tests.locks.fakes import closed_port
@@ -35,20 +36,26 @@ def connect(nats: FakeNats, kind: type[NatsKv] = NatsKv, *, timeout_s: float = P
 
 
 @pytest.mark.parametrize("row", SYSTEM.outcomes)
-def test_every_error_means_what_the_table_says(nats: FakeNats, row: str) -> None:
+def test_every_error_means_what_the_table_says(row: str) -> None:
     kind, _, action = row.partition(": ")
-    with closing(connect(nats)) as holder:
-        hold = granted(holder).hold if kind == "release" else None
-    if kind in {"look", "create after a marker"}:
-        nats.store("k", None)
     action = {"granted too late": "late"}.get(action, action)
-    with closing(connect(nats, timeout_s=SHORT_S if action == "silent" else PATIENT_S)) as lock:
-        if action == "no connection":
-            lock._nodes = [closed_port()]
-        else:
-            nats.on(kind, action)
-        answer: object = lock.release(hold) if hold else take(lock, ttl_s=1.0)
-    assert said(answer) == SYSTEM.outcomes[row]
+    silent = action == "silent"
+
+    def play(_: int) -> str:
+        with FakeNats() as nats:
+            with closing(connect(nats)) as holder:
+                hold = granted(holder).hold if kind == "release" else None
+            if kind in {"look", "create after a marker"}:
+                nats.store("k", None)
+            with closing(connect(nats, timeout_s=SHORT_S if silent else PATIENT_S)) as lock:
+                if action == "no connection":
+                    lock._nodes = [closed_port()]
+                else:
+                    nats.on(kind, action)
+                return said(lock.release(hold) if hold else take(lock, ttl_s=1.0))
+
+    wanted = SYSTEM.outcomes[row]
+    assert one_of(play, wanted.__eq__, 5 if silent else 1) == wanted
 
 
 def test_a_key_that_was_never_used_takes_one_request(nats: FakeNats) -> None:

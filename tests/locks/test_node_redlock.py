@@ -19,6 +19,7 @@ STABLE, BETA, SESAMECARE = "node-redlock-safe", "node-redlock-5-safe", "sesameca
 USING = ("node-redlock-5-using", "sesamecare-redlock-using")
 SOMEBODY_S = 1.3  # longer than a lease, shorter than eleven tries
 TTL_S = 1.0
+RENEWED_S = 2.5  # in which a lock extends itself
 
 pytestmark = pytest.mark.docker
 
@@ -117,7 +118,7 @@ def test_a_lock_that_extends_itself_tells_of_that_and_of_its_loss(
     here = room("redlock")
     told = Told()
     lock = here.client(name, told)
-    grant = here.granted(lock, ttl_s=TTL_S)
+    grant = here.granted(lock, ttl_s=RENEWED_S)
     eventually(lambda: len(told.until_ns) > 1)
     assert grant.valid_until_ns is not None
     assert grant.valid_until_ns < told.until_ns[0] < told.until_ns[1]

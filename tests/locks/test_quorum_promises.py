@@ -61,7 +61,7 @@ from tests.locks.delays import DelayingProxy, Direction
 from tests.locks.early import TOO_EARLY, unless_once
 
 TTL_S: Final = 9.0  # of etcd: nothing is renewed while the end is found out
-TIMEOUT_S: Final = 2.0
+TIMEOUT_S: Final = 10.0
 DELAY_S: Final = 0.4
 WAIT_S: Final = 3.5  # until the key is free; after a third of its lease etcd's has been renewed
 LIMIT_S: Final = 30.0

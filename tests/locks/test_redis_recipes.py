@@ -28,6 +28,7 @@ from lockbench.locks.base import (
     System,
     Unknown,
 )
+from lockbench.locks.redis import watchdog
 from lockbench.locks.redis.link import Link
 from lockbench.locks.redis.pubsub import RedisPubsub
 from lockbench.locks.redis.recipe import Taken
@@ -38,6 +39,8 @@ from tests.locks.test_redis_token import ACTIONS, NOSCRIPT
 
 TTL_S = 1.0
 SHORT_S = 0.3  # to wait for a server that will not answer
+OFTEN = LONG_S / 0.2  # renewals within a lease that does not end
+SELDOM = LONG_S / 3  # the first of them comes after what a test does before it
 
 pytestmark = pytest.mark.docker
 
@@ -54,7 +57,7 @@ ROWS = [(system, row) for system in SYSTEMS for row in system.outcomes]
 class Bench(Room):
     """One real server. ``relay`` stands in front of it."""
 
-    ttl_s: float = TTL_S
+    ttl_s: float = LONG_S
 
     def relay(self) -> Relay:
         relay = Relay(self.running.nodes[0])
@@ -122,7 +125,10 @@ def test_a_crash_between_the_two_commands_leaves_a_key_for_ever(bench: Bench) ->
     assert bench.ask("PTTL", bench.key) == -1
 
 
-def test_a_watchdog_tells_of_a_loss_once_and_stops(bench: Bench) -> None:
+def test_a_watchdog_tells_of_a_loss_once_and_stops(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(watchdog, "RENEWALS_PER_TTL", OFTEN)
     listener, relay = Told(), bench.relay()
     lock = bench.client("redis-watchdog", listener, at=relay.address)
     grant = bench.granted(lock)
@@ -138,7 +144,8 @@ def test_a_watchdog_tells_of_a_loss_once_and_stops(bench: Bench) -> None:
     assert isinstance(lock.release(grant.hold), NotHeld)
 
 
-def test_a_watchdog_outlives_a_lost_answer(bench: Bench) -> None:
+def test_a_watchdog_outlives_a_lost_answer(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(watchdog, "RENEWALS_PER_TTL", OFTEN)
     listener, relay = Told(), bench.relay()
     lock = bench.client("redis-watchdog", listener, at=relay.address)
     relay.on("EVALSHA", Close())
@@ -148,8 +155,9 @@ def test_a_watchdog_outlives_a_lost_answer(bench: Bench) -> None:
     assert isinstance(lock.release(grant.hold), Released)
 
 
-def test_a_released_hold_is_not_renewed(bench: Bench) -> None:
+def test_a_released_hold_is_not_renewed(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
     listener, relay = Told(), bench.relay()
+    monkeypatch.setattr(watchdog, "RENEWALS_PER_TTL", OFTEN)
     lock = bench.client("redis-watchdog", listener, at=relay.address)
     assert isinstance(lock.release(bench.granted(lock).hold), Released)
     asked = relay.names().count("EVALSHA")
@@ -161,7 +169,10 @@ def test_a_released_hold_is_not_renewed(bench: Bench) -> None:
 @pytest.mark.parametrize(
     ("name", "renewed"), [("redis-watchdog", False), ("redis-renew-no-owner", True)]
 )
-def test_only_the_control_renews_anothers_key(bench: Bench, name: str, renewed: bool) -> None:
+def test_only_the_control_renews_anothers_key(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch, name: str, renewed: bool
+) -> None:
+    monkeypatch.setattr(watchdog, "RENEWALS_PER_TTL", SELDOM)
     listener = Told()
     bench.granted(bench.client(name, listener))
     bench.ask("SET", bench.key, "another's", "PX", 60_000)
@@ -254,7 +265,7 @@ def test_a_waiter_sleeps_until_it_is_woken(bench: Bench, monkeypatch: pytest.Mon
 
 
 def test_a_waiter_is_not_woken_by_the_dead_but_by_the_clock(bench: Bench) -> None:
-    bench.granted(bench.client("redis-pubsub"), ttl_s=0.4)
+    bench.granted(bench.client("redis-pubsub"), ttl_s=4)
     began = time.monotonic()
     bench.granted(bench.client("redis-pubsub"), 20)
     assert time.monotonic() - began < 20, "the end of its wait has woken it"

@@ -36,7 +36,7 @@ def store(tmp_path: Path) -> Iterator[Callable[[type], Any]]:
     made: list[Any] = []
 
     def make(kind: type) -> Any:
-        made.append(kind(nodes, timeout_s=1, ttl_s=1, observer=NoObserver()))
+        made.append(kind(nodes, timeout_s=30, ttl_s=30, observer=NoObserver()))
         return made[-1]
 
     yield make

@@ -17,6 +17,7 @@ from lockbench.clusters import registry
 from lockbench.clusters.base import Cluster, ClusterPlan
 from lockbench.clusters.engine.docker import Engine
 from lockbench.nemesis.by_hand import ByHand
+from tests.eventually import eventually
 
 pytestmark = [pytest.mark.docker, pytest.mark.slow]
 LIMIT_S = 60.0
@@ -45,7 +46,7 @@ def test_a_fault_is_on_until_it_is_healed(cluster: Cluster, prompt: Prompt) -> N
     assert not cluster.serves(1, 0.3)
     assert "on: pause:who=all" in (prompt.answer("status") or "")
     assert prompt.answer("heal pause") == "pause:who=all is healed"
-    assert cluster.serves(1, 1.0)
+    eventually(lambda: cluster.serves(1, 1.0))
     assert prompt.answer("heal") == "no fault is on"
 
 
@@ -55,7 +56,7 @@ def test_with_a_time_it_heals_by_itself(cluster: Cluster, prompt: Prompt) -> Non
     while "on:" in (prompt.answer("status") or ""):
         assert time.monotonic() < end
         time.sleep(0.05)
-    assert cluster.serves(1, 1.0, 1)
+    eventually(lambda: cluster.serves(1, 1.0, 1))
 
 
 @pytest.mark.parametrize(

@@ -60,7 +60,6 @@ class Nothing:
 def short_limits(monkeypatch: pytest.MonkeyPatch) -> None:
     for limit in ("AIM_S", "PROOF_S", "RECOVERY_S"):
         monkeypatch.setattr(conductor, limit, 0.1)
-    monkeypatch.setattr(staging, "STAGE_S", 0.1)
 
 
 def played(
@@ -143,20 +142,24 @@ class Holding(FakeClients):
 
     ends_at: float = 0.0
 
+    def hold(self, timeout_s: float) -> int | None:
+        self.ends_at = time.monotonic() + 2.9
+        return super().hold(timeout_s)
+
     def promise_left_s(self) -> float:
         return max(0.0, self.ends_at - time.monotonic())
 
 
 def test_the_hold_outlives_the_heal_where_it_has_to() -> None:
     clients = Holding()
-    clients.ends_at = time.monotonic() + 2.9
     result = played(Outlived(), clients)
     assert result.fault is not None
     assert time.monotonic() >= clients.ends_at
     assert clients.let_go_calls == 1
 
 
-def test_without_a_hold_to_aim_at_nothing_is_injected() -> None:
+def test_without_a_hold_to_aim_at_nothing_is_injected(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(staging, "STAGE_S", 0.1)
     script = Script()
     result = played(script, FakeClients(grants=False))
     assert "begin" not in script.diary

@@ -19,6 +19,7 @@ from lockbench.locks.postgres.session import Session, literal
 from lockbench.stores import postgres, redis
 from lockbench.stores.base import Applied, Guard, Where, Write
 from lockbench.stores.registry import Asked, declared, find
+from tests.eventually import one_of
 
 pytestmark = pytest.mark.docker
 
@@ -110,10 +111,13 @@ class LooksFirst(postgres.Postgres):
 
 
 def test_a_check_and_a_write_that_are_two_steps_are_found(start: Start, tmp_path: Path) -> None:
-    two_steps = planted("postgres:guard=serializable", "two-steps")
-    two_steps = replace(two_steps, store=replace(two_steps.store, connect=LooksFirst))
-    verdict = check(two_steps, start("postgres"), tmp_path, seconds=2 * SECONDS)
-    assert verdict.result == "invalid"
+    def found(number: int) -> str:
+        two_steps = planted("postgres:guard=serializable", f"two-steps-{number}")  # keys of its own
+        two_steps = replace(two_steps, store=replace(two_steps.store, connect=LooksFirst))
+        folder = tmp_path / str(number)
+        return check(two_steps, start("postgres"), folder, seconds=2 * SECONDS).result
+
+    assert one_of(found, "invalid".__eq__) == "invalid"
 
 
 def test_a_guard_that_refuses_what_it_has_to_apply_is_found(start: Start, tmp_path: Path) -> None:

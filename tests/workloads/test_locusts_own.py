@@ -4,6 +4,7 @@ page are kept, and both count what the history has."""
 from __future__ import annotations
 
 import csv
+import json
 from collections import Counter
 from pathlib import Path
 from typing import Final
@@ -56,9 +57,11 @@ def test_listeners_csv_and_page_agree_with_the_history(tmp_path: Path) -> None:
     words += ["--time-limit", "9"]
     own = ["--locustfile", str(file), "--locust-report", "--runs", str(tmp_path / "runs")]
     done = lockbench("run", *words, *own)
-    assert done.returncode in {0, 2}, done.stderr
     run = tmp_path / "runs" / "latest"
     (case,) = (run / "cases").iterdir()
+    # Others may load this machine.
+    judgement = json.loads((case / "case.json").read_text())["judgement"]
+    assert done.returncode in {0, 2} or judgement == "disturbed", done.stderr
     wanted = +recorded(read_recording(case / "history"))
     assert wanted["extend"] > 0
     assert wanted["release"] > 0

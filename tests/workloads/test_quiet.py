@@ -28,6 +28,7 @@ def played(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Played]:
             lock=f"{unsafe.__file__}:{name}",
             clients=3,
             keys=2,
+            contended_s=4,
             pace=PACE,
             solo=2,
         )

@@ -28,17 +28,18 @@ class Ready(Client):
 
 load = SimpleNamespace(rates=SimpleNamespace(hold_s=0, keys=0))
 here = SimpleNamespace(load=load, count_busy=lambda n: None, page=SimpleNamespace(carried=0))
-counts, ticks, end = {}, [], time.monotonic() + 0.5
+# It always spins: what the processor gave to others does not count.
+counts, ticks, end = {}, [], time.process_time() + 0.5
 
 def work(number):
     user = object.__new__(RateUser)
     user.client, user.session, user.label, user.count = Ready(), here, f"rate-{number}", bool
-    while time.monotonic() < end:
+    while time.process_time() < end:
         user._take(NULL)
         counts[number] = counts.get(number, 0) + 1
 
 def tick():
-    while time.monotonic() < end:
+    while time.process_time() < end:
         ticks.append(time.monotonic())
         gevent.sleep(0.01)
 

@@ -26,6 +26,7 @@ def played(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Played]:
             workload="reentry",
             lock=f"{unsafe.__file__}:{name}",
             pace=Pace(aimed_hold_s=0.05),
+            contended_s=4,
         )
         for name in ("NESTED", "FREES_ALL")
     }

@@ -20,6 +20,7 @@ from lockbench.results.errors import Unfit
 from lockbench.results.numbers import measure
 from lockbench.workloads.fleet import Fleet, free_port
 from lockbench.workloads.load import VICTIM, Pace
+from tests.eventually import one_of
 from tests.workloads import stored, unsafe
 from tests.workloads.playing import Played, S, all_played, play
 
@@ -32,7 +33,7 @@ def play_way(folder: Path, workload: str, way: str) -> Played:
         workload,
         lock=f"{unsafe.__file__}:{way}",
         address=(str(folder), 0),  # where the way keeps its file
-        contended_s=4 if way == "CAREFUL" else 1.2,  # rare things are to happen to it
+        contended_s=4,  # rare things are to happen to it
         pace=PACE,
     )
 
@@ -121,6 +122,7 @@ def strike(
     return [Fault("strike", (), (began, began), (healed, healed), facts={"proven": True})]
 
 
+HAPPENS = {"calm": None, "frozen": freeze_the_owner, "killed": kill_the_owner}
 # An event log has no owner.
 OWNED = [
     ("EVENT_LOG", "calm"),
@@ -131,19 +133,23 @@ OWNED = [
 @pytest.fixture(scope="module")
 def owned(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Played]:
     """``way what happened`` → its load."""
-    happens = {"calm": None, "frozen": freeze_the_owner, "killed": kill_the_owner}
     return all_played(
         tmp_path_factory.mktemp("owned"),
-        {f"{w} {what}": partial(play_stored, way=w, meanwhile=happens[what]) for w, what in OWNED},
+        {f"{w} {what}": partial(play_stored, way=w, meanwhile=HAPPENS[what]) for w, what in OWNED},
     )
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize(("way", "what"), OWNED)
 def test_whatever_happens_to_the_owner_all_is_done_once(
-    owned: dict[str, Played], way: str, what: str
+    owned: dict[str, Played], way: str, what: str, tmp_path: Path
 ) -> None:
-    done = owned[f"{way} {what}"]
+    def once(number: int) -> Played:
+        first = owned[f"{way} {what}"]
+        return play_stored(tmp_path / str(number), way, HAPPENS[what]) if number else first
+
+    # A machine that stands still may leave no grants around the strike.
+    done = one_of(once, lambda played: exposure(played.history).exposed)
     report = check(done.history)
     assert {v: r.result for v, r in report.verdicts.items()} == {
         "charged-twice": "valid",
