@@ -46,7 +46,7 @@ from lockbench.clusters.recipes import (
 __all__ = [
     "BUILDERS", "CLIENTS", "FOLDER", "PACKAGES_FILE", "Builds", "Described", "begin", "describe",
     "ensure", "fingerprint", "is_current", "lineage", "pins", "read", "recipes", "remove_old",
-    "server_names",
+    "send", "server_names",
 ]  # fmt: skip
 
 POLL_S = 0.1
@@ -171,6 +171,16 @@ def describe(names: Sequence[str], *, engine: Engine | None = None) -> dict[str,
         differs = json.loads(image.labels.get(DIFFERS, "{}"))
         described[name] = Described(ref, image.id, image.digest, versions, differs)
     return described
+
+
+def send(ref: str, source: Engine, target: Engine) -> None:
+    """Put an image into another engine's store unless the same one is there. EngineError: it cannot
+    be read, or there is no room."""
+    ours, theirs = source.image(ref), target.image(ref)
+    if ours is None:
+        raise EngineError(f"there is no image {ref}: `docker pull` it")
+    if theirs is None or theirs.id != ours.id:
+        source.send_image(ref, target)
 
 
 def read(engine: Engine, ref: str, path: str) -> bytes:
