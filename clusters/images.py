@@ -45,8 +45,8 @@ from lockbench.clusters.recipes import (
 
 __all__ = [
     "BUILDERS", "CLIENTS", "FOLDER", "PACKAGES_FILE", "Builds", "Described", "begin", "describe",
-    "ensure", "fingerprint", "is_current", "lineage", "pins", "read", "recipes", "remove_old",
-    "send", "server_names",
+    "ensure", "fingerprint", "is_current", "lineage", "locked", "pins", "read", "recipes",
+    "remove_old", "send", "server_names",
 ]  # fmt: skip
 
 POLL_S = 0.1

@@ -20,7 +20,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from lockbench.clusters.libraries import GO, JAVA, NODE, Language
+from lockbench.clusters.libraries import GO, JAVA, NODE, PHP, Language
 
 FOLDER = Path(__file__).resolve().parent / "images"
 LOCK = FOLDER / "debian.lock"
@@ -28,7 +28,7 @@ LIBRARIES = (
     FOLDER.parents[1] / "locks" / "libraries"
 )  # a folder each, with the source that drives it
 BUILDERS = ("base", "golang", "compiler", "maven", "npm")
-CLIENTS = ("go-sidecar", "jvm-sidecar", "node-sidecar")
+CLIENTS = ("go-sidecar", "jvm-sidecar", "node-sidecar", "php-sidecar")
 
 
 @dataclass(frozen=True, slots=True)
@@ -136,6 +136,7 @@ def recipes() -> dict[str, Recipe]:
         Recipe("go-sidecar", "go-sidecar", "golang", language=GO, takes_s=50),
         Recipe("jvm-sidecar", "jvm-sidecar", "maven", language=JAVA, takes_s=60),
         Recipe("node-sidecar", "node-sidecar", "npm", language=NODE, takes_s=20),
+        Recipe("php-sidecar", "php-sidecar", "base", language=PHP, takes_s=30),
     ]
     return {recipe.name: recipe for recipe in found}
 

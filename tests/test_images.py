@@ -51,6 +51,7 @@ def test_server_images_do_not_include_what_only_builds() -> None:
     assert images.lineage("redis") == ["base", "compiler", "redis"]
     assert images.lineage("etcd") == ["base", "golang", "etcd"]
     assert images.lineage("node-sidecar") == ["base", "npm", "node-sidecar"]
+    assert images.lineage("php-sidecar") == ["base", "php-sidecar"]
     assert images.lineage("pgbouncer") == ["base", "compiler", "postgres", "pgbouncer"]
 
 
