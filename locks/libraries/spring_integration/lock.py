@@ -53,13 +53,20 @@ _CLIENTS_CLOCK = (
     f"{_SOURCE}/DefaultLockRepository.java: the time is LocalDateTime.now of the client; no clock "
     "of a server is asked"
 )
+# A holder that the fault has made slow acts when its time is over, and nobody stops it.
+_EXPIRED = (
+    f"{_SOURCE}/JdbcLockRegistry.java: 'Lock was released in the store due to expiration. The "
+    "integrity of data protected by this lock may have been compromised.'"
+)
 
 
 def _of(rows: Faults) -> Faults:
     """Of a row in this database, as the registry uses it."""
     late = {fault: may_break(_LATE, "late-grant") for fault in MAY_BE_LATE if fault in rows}
     apart = {fault: said for fault, said in rows.items() if fault not in SERVER_CLOCKS}
-    return with_changes(apart, late, dict.fromkeys(SERVER_CLOCKS, holds(_CLIENTS_CLOCK)), UNMOVED)
+    slow = {"failover": may_break(_EXPIRED, "stale-holder")} if "failover" in rows else {}
+    by_client = dict.fromkeys(SERVER_CLOCKS, holds(_CLIENTS_CLOCK))
+    return with_changes(apart, late, slow, by_client, UNMOVED)
 
 
 OUTCOMES = {
