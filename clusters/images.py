@@ -362,6 +362,17 @@ go mod init lockbench/server
 go mod edit -go=$(go env GOVERSION | sed -E 's/^go([0-9]+[.][0-9]+).*/\\1.0/')
 go get "${PACKAGE}@${VERSION}"
 """
+# Kubernetes' modules name each other by their folders in its repository. The same code is published
+# for each of them, as v0 with its own minor and patch numbers, and these are put in their place.
+_OWN_MODULES = """
+from="$(go env GOMODCACHE)/${MODULE}@${VERSION}/go.mod"
+go mod download "${MODULE}@${VERSION}"
+echo "replace (" >> go.mod
+sed -nE "s#^.(k8s.io/[a-z-]+) =>.*#\\1 => \\1 v0${VERSION#v1}#p" "$from" >> go.mod
+echo ")" >> go.mod
+go get "${PACKAGE}@${VERSION}"
+go get "$(go list -m -f '{{.Path}}@{{.Version}}' go.etcd.io/etcd/server/v3)"
+"""
 # `go get` raises the go line to the least that all modules want. What a source imports and nobody
 # asks for would come in its newest version; then `check_locks` refuses what came out.
 _GO_CLIENT = """
@@ -387,6 +398,8 @@ def _resolved(making: _Making, recipe: Recipe) -> dict[Path, bytes]:
     script, names = _RESOLVING[recipe.parent]
     if recipe.language is GO:
         script = _GO_CLIENT
+    elif recipe.name == "kubernetes":
+        script = _GO_SERVER.replace('go get "${PACKAGE}@${VERSION}"', _OWN_MODULES.strip())
     command = " && ".join(script.strip().splitlines())
     made = f"lockbench-{recipe.name}:resolved-{os.getpid()}"
     arguments = "".join(f"ARG {name}\n" for name in (*recipe.args, *NETWORK))
