@@ -26,7 +26,7 @@ check: lint ## every check and every test that needs no container
 
 test: export LOCKBENCH_BUDGET := 4
 test: lint ## the same, with more that is random, and every test on real clusters
-	@$(BIN)/python -m lockbench.clusters.images build go-sidecar jvm-sidecar node-sidecar
+	@$(BIN)/python -m lockbench.clusters.images build go-sidecar jvm-sidecar node-sidecar php-sidecar
 	@$(MAKE) --no-print-directory -j7 --output-sync=target \
 		test-clusters test-conformance test-cases test-loads test-judging test-bench test-rest
 

@@ -24,7 +24,7 @@ from lockbench.bench.usable import shown
 from lockbench.checker.outside import OUTSIDE
 from lockbench.clusters.base import Attended, Cluster
 from lockbench.clusters.engine.docker import Act, Event
-from lockbench.clusters.engine.events import Contained, ContainerWatch
+from lockbench.clusters.engine.events import Contained, ContainerWatch, Spread
 from lockbench.clusters.engine.owner import OWNER, is_stopped
 from lockbench.history.clocks import wall_minus_monotonic_ns
 from lockbench.history.op import Fault
@@ -97,6 +97,7 @@ class Watch:
         self._workers = workers
         self._stall_ns = int(1e9 * stall_s)
         self._containers = containers
+        self._there: list[ContainerWatch] = []  # on other hosts, whose processes are not seen
         self._clocks = clocks or _clocks
         self._wall_ns = wall_minus_monotonic_ns()
         self._begin_ns = time.monotonic_ns()
@@ -118,6 +119,8 @@ class Watch:
         if self._containers is None and isinstance(self._cluster, Contained):
             run_id = self._cluster.plan.run_id
             self._containers = ContainerWatch(run_id, self._acts, self._is_of_a_killed)
+            engines = self._cluster.engines_elsewhere() if isinstance(self._cluster, Spread) else ()
+            self._there = [ContainerWatch(run_id, self._acts, engine=one) for one in engines]
         running = self._containers.running.values() if self._containers else ()
         addresses = chain.from_iterable(one.addresses for one in running)
         self._processors = Processors(self._ours, addresses)
@@ -129,8 +132,12 @@ class Watch:
         self._over.set()
         self._thread.join()
         self.look()
-        if self._containers is not None:
-            self._containers.close(ask=kind is not KeyboardInterrupt)
+        for watch in self._watches():
+            watch.close(ask=kind is not KeyboardInterrupt)
+
+    def _watches(self) -> list[ContainerWatch]:
+        here = [] if self._containers is None else [self._containers]
+        return [*here, *self._there]
 
     def _acts(self) -> Sequence[Act]:
         """What was done to containers by those who may."""
@@ -163,7 +170,9 @@ class Watch:
             names = {one.who for one in stops}
             stalls = [one for one in self._stalls if one.who not in names]
             found = [*self._lasting, *stops, *stalls]
-        return sorted(found + self._of_containers(), key=lambda one: one.begin_ns)
+        for watch in self._watches():
+            found += self._of_containers(watch)
+        return sorted(found, key=lambda one: one.begin_ns)
 
     def look(self) -> None:
         """One look at everything but the containers."""
@@ -230,10 +239,7 @@ class Watch:
             stall = Outside(f"worker-{worker}", _stood(stood_ns), last_ns, until_ns)
             self._stalls.append(stall)
 
-    def _of_containers(self) -> list[Outside]:
-        watch = self._containers
-        if watch is None:
-            return []
+    def _of_containers(self, watch: ContainerWatch) -> list[Outside]:
         by_name: dict[str, list[Event]] = {}
         for event in watch.unexplained():
             by_name.setdefault(watch.name_of(event), []).append(event)
@@ -246,7 +252,8 @@ class Watch:
             found.append(Outside(name, what, at_ns, log=self._logs[name]))
         if watch.lost is not None:
             what = f"were not watched to the end: {watch.lost}"
-            found.append(Outside("the containers", what, self._begin_ns))
+            on = f" of host {watch.host}" if watch.host else ""
+            found.append(Outside(f"the containers{on}", what, self._begin_ns))
         return found
 
     def _members(self) -> list[Member]:

@@ -18,9 +18,11 @@ from lockbench.bench.clients import name_of
 from lockbench.bench.judge import Expected, expectation
 from lockbench.checker.catalogue import ALWAYS, NAMED
 from lockbench.clusters import images as built
-from lockbench.clusters.base import NETWORKS, Cluster, ClusterPlan, Topology
+from lockbench.clusters.base import NETWORKS, Cluster, ClusterPlan, Host, Topology
 from lockbench.clusters.elsewhere import cluster as foreign
 from lockbench.clusters.elsewhere.site import CONFINED, Site, SiteError
+from lockbench.clusters.hosts import OVER_HOSTS, HostsError, why_not
+from lockbench.clusters.hosts import read as read_hosts
 from lockbench.clusters.registry import topologies
 from lockbench.locks.base import Expectation, System
 from lockbench.locks.registry import LockNotFoundError, each, find, is_own, systems, without
@@ -79,6 +81,7 @@ class Case:
     cluster: str | None = None  # the file that names one of somebody else
     resource: str | None = None  # the store that the lock guards, with its guard
     machines: str | None = None  # the file that names machines beside this one
+    hosts: str | None = None  # the file that names engines, one for each node
     injections: tuple[Injection, ...] = ()
 
     @property
@@ -137,6 +140,31 @@ def _machines(file: str) -> Sequence[Machine]:
         raise BadInput(str(error)) from error
 
 
+def hosts_of(case: Case) -> tuple[Host, ...]:
+    """The hosts of its nodes; none where all are on this machine. Raises BadInput."""
+    return () if case.hosts is None else _hosts(case.hosts)
+
+
+@cache
+def _hosts(file: str) -> tuple[Host, ...]:
+    try:
+        return read_hosts(Path(file))
+    except HostsError as error:
+        raise BadInput(str(error)) from error
+
+
+def over_hosts(case: Case, file: str) -> Case:
+    """The case with a node on each host of a file. Raises BadInput, Unfit."""
+    if case.workload == PUBLISHED:
+        raise BadInput(f"the workload {PUBLISHED} is an experiment of one machine")
+    if case.resource is not None:
+        raise BadInput("a store is started on this machine: leave --resource or --hosts out")
+    case = replace(case, hosts=file)
+    if why := why_not(topologies()[case.topology], hosts_of(case)):
+        raise Unfit(why)
+    return replace(case, topology=case.topology + OVER_HOSTS, size=len(hosts_of(case)))
+
+
 def workers_of(case: Case) -> int:
     """How many worker processes there are beside the victim's, on all machines."""
     return WORKERS + sum(len(machine.workers) for machine in machines_of(case))
@@ -153,10 +181,11 @@ def expected_s(case: Case) -> float:
 
 # Medians of 120 cases on two cores: 2.8 s for one Redis, 4.2 s for three etcd, 5.3 s for five
 # Redis, 6.1 s for a Sentinel's five; what starts Java takes longer: 7.0 s for three ZooKeepers, and
-# 4.6 s more than other clients for the JVMs of three workers. NATS waits for its first election.
+# 4.6 s more than other clients for the JVMs of three workers. NATS waits for its first election,
+# Kubernetes' API server fills its caches.
 CASE_OVERHEAD_S = 2.2
 NODE_OVERHEAD_S = 0.7
-SLOW_START_S = {"zookeeper": 2.7, "nats": 6.0, "jvm-sidecar": 4.6}
+SLOW_START_S = {"zookeeper": 2.7, "nats": 6.0, "kubernetes": 6.0, "jvm-sidecar": 4.6}
 
 
 def published(lock: str, seed: int, topology: str | None = None) -> Case:
@@ -179,6 +208,7 @@ def make_case(
     workload: str = MUTEX,
     cluster: str | None = None,
     resource: str | None = None,
+    hosts: str | None = None,
 ) -> Case:
     """A case with every default filled in. Raises BadInput for a name that does not exist, Unfit
     for a lock that cannot be loaded, does not run there or is not made for the workload or the
@@ -196,6 +226,8 @@ def make_case(
     case = replace(case, cluster=cluster)
     if resource is not None:
         case = guarding(case, resource)
+    if hosts is not None:
+        case = over_hosts(case, hosts)
     return replace(case, pace=replace(Pace(), **wanted), **asked.workload.shape)  # type: ignore[arg-type]
 
 
@@ -407,7 +439,12 @@ def rates_of(case: Case) -> documents.RatesOf:
 def never_started(case: Case) -> Cluster:
     """The case's cluster as a thing that can be asked what it offers."""
     return _never_started(
-        case.topology, case.size, case.pace.lease_ttl_s, case.images, case.cluster
+        case.topology,
+        case.size,
+        case.pace.lease_ttl_s,
+        case.images,
+        case.cluster,
+        hosts=case.hosts,
     )
 
 
@@ -428,9 +465,11 @@ def _never_started(
     lease_ttl_s: float,
     images: tuple[tuple[str, str], ...],
     cluster: str | None,
+    *,
+    hosts: str | None = None,
 ) -> Cluster:
     pace = Pace(lease_ttl_s=lease_ttl_s)
-    case = Case("", topology, size, NONE, pace=pace, images=images, cluster=cluster)
+    case = Case("", topology, size, NONE, pace=pace, images=images, cluster=cluster, hosts=hosts)
     return topology_of(case).make(cluster_plan_of(case, "plan", Path()))
 
 
@@ -442,6 +481,9 @@ def fits(fault: str, topology: str) -> bool:
 
 def topology_of(case: Case) -> Topology:
     """The declaration of a case's topology."""
+    if case.hosts is not None:
+        plain = topologies()[case.topology.removesuffix(OVER_HOSTS)]
+        return replace(plain, name=case.topology)
     return topologies()[case.topology] if case.cluster is None else foreign.topology(case.cluster)
 
 
@@ -457,6 +499,7 @@ def cluster_plan_of(case: Case, run_id: str, logs: Path) -> ClusterPlan:
         images=dict(case.images),
         ours=built.ours_among(dict(case.images)),
         network=case.network,
+        hosts=hosts_of(case),
     )
 
 

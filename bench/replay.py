@@ -103,16 +103,7 @@ def stored_cases(folder: Path, *, trusted: bool = False) -> list[Case]:
 
 def _check_names(case: Case) -> None:
     """Raises BadInput for what a plan of this bench does not say."""
-    if case.cluster is not None:
-        raise BadInput(
-            f"it was run on your own cluster that {case.cluster!r} names: run it there "
-            f"again with --lock {case.lock} --fault '{case.fault}' --cluster FILE"
-        )
-    if case.machines is not None:
-        raise BadInput(
-            f"its load came from the machines that {case.machines!r} names: run it again with"
-            f" --lock {case.lock} --fault '{case.fault}' --machines FILE"
-        )
+    _check_places(case)
     if case.topology not in topologies():
         raise unknown("topology", case.topology, topologies())
     for name, _ in case.images:
@@ -133,6 +124,25 @@ def _check_names(case: Case) -> None:
         check_contradictions(case.injections)
     except ScheduleError as error:
         raise BadInput(str(error)) from error
+
+
+def _check_places(case: Case) -> None:
+    """Raises BadInput for a case that took more than this machine."""
+    if case.cluster is not None:
+        raise BadInput(
+            f"it was run on your own cluster that {case.cluster!r} names: run it there "
+            f"again with --lock {case.lock} --fault '{case.fault}' --cluster FILE"
+        )
+    if case.machines is not None:
+        raise BadInput(
+            f"its load came from the machines that {case.machines!r} names: run it again with"
+            f" --lock {case.lock} --fault '{case.fault}' --machines FILE"
+        )
+    if case.hosts is not None:
+        raise BadInput(
+            f"its nodes were on the hosts that {case.hosts!r} names: run it again with"
+            f" --lock {case.lock} --fault '{case.fault}' --hosts FILE"
+        )
 
 
 def _planned(folder: Path) -> list[Case]:

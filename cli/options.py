@@ -85,6 +85,14 @@ Machines = Annotated[
         parser=path,
     ),
 ]
+Hosts = Annotated[
+    Path | None,
+    typer.Option(
+        metavar="FILE",
+        help="Put each node of the cluster on a Docker engine of its own, which this file names.",
+        parser=path,
+    ),
+]
 Yes = Annotated[bool, typer.Option("--yes", help="Do not ask before putting load on your servers.")]
 Junit = Annotated[Path | None, typer.Option(help="Write JUnit XML into this file.", parser=target)]
 Resume = Annotated[

@@ -4,7 +4,8 @@ Capabilities are protocols: a fault asks with ``isinstance`` whether the cluster
 needs, and never for a system's name.
 
 Nodes are numbered from 1. ``127.0.0.1:port(j)`` means node j inside every pod and for the harness;
-a client group g reaches node j at ``127.0.0.<1+g>:port(j)`` through a link of its own.
+a client group g reaches node j at ``127.0.0.<1+g>:port(j)`` through a link of its own. Over several
+hosts (``ClusterPlan.hosts``) that is an address of node j's host, with a port for each group.
 """
 
 from __future__ import annotations
@@ -81,11 +82,26 @@ class Topology:
     # The topology in whose place other servers speak the same protocol. Every lock that declares
     # that one runs on this, too.
     in_place_of: str = ""
+    # Whether each node may be on an engine of its own: no server tells a client where others are,
+    # and a server reaches no other one on the port that clients use.
+    over_hosts: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Host:
+    """Another machine with a Docker engine. ``engine`` is where the engine is reached
+    (``unix:///run/a.sock``), or a command that makes a socket at ``{socket}`` lead there. At
+    ``address`` it is reached by this machine and by the other hosts."""
+
+    name: str
+    engine: str
+    address: str
 
 
 @dataclass(frozen=True)
 class ClusterPlan:
-    """What to start. ``groups`` is the number of client groups beside the harness (1..groups)."""
+    """What to start. ``groups`` is the number of client groups beside the harness (1..groups).
+    ``hosts``: one for each node; empty: all are on this machine's engine."""
 
     topology: str
     size: int
@@ -97,6 +113,7 @@ class ClusterPlan:
     network: str = "loopback"  # the base state of every link but the harness' own
     keeps_records: bool = True  # of nodes that are wiped; for as long as the cluster stands
     ours: frozenset[str] = frozenset()  # of ``images``, those that a recipe of ours has made
+    hosts: tuple[Host, ...] = ()
 
     def is_swapped(self, image: str) -> bool:
         """Whether it is one of others: it is started in another way, without our library."""

@@ -45,8 +45,8 @@ from lockbench.clusters.recipes import (
 
 __all__ = [
     "BUILDERS", "CLIENTS", "FOLDER", "PACKAGES_FILE", "Builds", "Described", "begin", "describe",
-    "ensure", "fingerprint", "is_current", "lineage", "pins", "read", "recipes", "remove_old",
-    "server_names",
+    "ensure", "fingerprint", "is_current", "lineage", "locked", "pins", "read", "recipes",
+    "remove_old", "send", "server_names",
 ]  # fmt: skip
 
 POLL_S = 0.1
@@ -171,6 +171,16 @@ def describe(names: Sequence[str], *, engine: Engine | None = None) -> dict[str,
         differs = json.loads(image.labels.get(DIFFERS, "{}"))
         described[name] = Described(ref, image.id, image.digest, versions, differs)
     return described
+
+
+def send(ref: str, source: Engine, target: Engine) -> None:
+    """Put an image into another engine's store unless the same one is there. EngineError: it cannot
+    be read, or there is no room."""
+    ours, theirs = source.image(ref), target.image(ref)
+    if ours is None:
+        raise EngineError(f"there is no image {ref}: `docker pull` it")
+    if theirs is None or theirs.id != ours.id:
+        source.send_image(ref, target)
 
 
 def read(engine: Engine, ref: str, path: str) -> bytes:
@@ -352,6 +362,17 @@ go mod init lockbench/server
 go mod edit -go=$(go env GOVERSION | sed -E 's/^go([0-9]+[.][0-9]+).*/\\1.0/')
 go get "${PACKAGE}@${VERSION}"
 """
+# Kubernetes' modules name each other by their folders in its repository. The same code is published
+# for each of them, as v0 with its own minor and patch numbers, and these are put in their place.
+_OWN_MODULES = """
+from="$(go env GOMODCACHE)/${MODULE}@${VERSION}/go.mod"
+go mod download "${MODULE}@${VERSION}"
+echo "replace (" >> go.mod
+sed -nE "s#^.(k8s.io/[a-z-]+) =>.*#\\1 => \\1 v0${VERSION#v1}#p" "$from" >> go.mod
+echo ")" >> go.mod
+go get "${PACKAGE}@${VERSION}"
+go get "$(go list -m -f '{{.Path}}@{{.Version}}' go.etcd.io/etcd/server/v3)"
+"""
 # `go get` raises the go line to the least that all modules want. What a source imports and nobody
 # asks for would come in its newest version; then `check_locks` refuses what came out.
 _GO_CLIENT = """
@@ -377,6 +398,8 @@ def _resolved(making: _Making, recipe: Recipe) -> dict[Path, bytes]:
     script, names = _RESOLVING[recipe.parent]
     if recipe.language is GO:
         script = _GO_CLIENT
+    elif recipe.name == "kubernetes":
+        script = _GO_SERVER.replace('go get "${PACKAGE}@${VERSION}"', _OWN_MODULES.strip())
     command = " && ".join(script.strip().splitlines())
     made = f"lockbench-{recipe.name}:resolved-{os.getpid()}"
     arguments = "".join(f"ARG {name}\n" for name in (*recipe.args, *NETWORK))

@@ -1,15 +1,15 @@
-"""What the folders of lock libraries in Go, Java and Node bring into the one program of their
+"""What the folders of lock libraries in Go, Java, Node and PHP bring into the one program of their
 language.
 
 A folder (`locks/libraries/<name>`) has the sources that call its library, and a list of what they
 need, a requirement a line: modules in `requirements.mod`, artifacts of Maven in
-`requirements.maven`, packages of npm in `requirements.npm`. What all of a language share says so in
-the folder of the image. A folder in Java also has a class that implements `Library`, which knows
-its locks by name.
+`requirements.maven`, packages of npm in `requirements.npm`, of Debian in `requirements.debian`.
+What all of a language share says so in the folder of the image. A folder in Java also has a class
+that implements `Library`, which knows its locks by name.
 
 Nothing is resolved here. The locks in the image's folder (`go.mod` and `go.sum`, `artifacts.sha256`
 and `checksums.sha256`, or `package-lock.json`) follow from the lists by `python -m
-lockbench.clusters.images lock`. Standard library only.
+lockbench.clusters.images lock`; Debian's packages are in `debian.lock`. Standard library only.
 """
 
 from __future__ import annotations
@@ -187,6 +187,17 @@ class _Node(Language):
             )
 
 
+class _Php(Language):
+    source = ".php"
+    requirements = "requirements.debian"
+    form = "a package of Debian"
+    line = r"([a-z0-9][a-z0-9.+-]+)()"  # its version is what the mirror has
+
+    def check_locks(self, wanted: Mapping[str, str], locks: Mapping[str, bytes]) -> None:
+        """Nothing here is one: what apt installed is compared with debian.lock afterwards."""
+
+
 GO = _Go()
 JAVA = _Java()
 NODE = _Node()
+PHP = _Php()

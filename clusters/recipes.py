@@ -20,7 +20,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from lockbench.clusters.libraries import GO, JAVA, NODE, Language
+from lockbench.clusters.libraries import GO, JAVA, NODE, PHP, Language
 
 FOLDER = Path(__file__).resolve().parent / "images"
 LOCK = FOLDER / "debian.lock"
@@ -28,7 +28,9 @@ LIBRARIES = (
     FOLDER.parents[1] / "locks" / "libraries"
 )  # a folder each, with the source that drives it
 BUILDERS = ("base", "golang", "compiler", "maven", "npm")
-CLIENTS = ("go-sidecar", "jvm-sidecar", "node-sidecar")
+# Servers that take minutes to build; the first case that needs one builds it.
+WHEN_ASKED = ("kubernetes",)
+CLIENTS = ("go-sidecar", "jvm-sidecar", "node-sidecar", "php-sidecar")
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,6 +114,9 @@ def recipes() -> dict[str, Recipe]:
     # Toxiproxy's clients choose the API by the version it reports, which only the linker sets.
     toxiproxy = "github.com/Shopify/toxiproxy/v2"
     version_flag = f"-X {toxiproxy}.Version={pin['toxiproxy'].removeprefix('v')}"
+    # Which version it emulates follows from the version it reports, which only the linker sets.
+    kubernetes = "k8s.io/kubernetes"
+    kubernetes_flags = f"-X k8s.io/component-base/version.gitVersion={pin['kubernetes']}"
     postgres = {"PACKAGES": f"postgresql-{pin['postgres']}", "MAJOR": pin["postgres"]}
     mariadb = "mariadb-server galera-4 rsync"
     consul = {"PACKAGES": "consul", "SUITE": pin["consul_suite"]}
@@ -123,6 +128,7 @@ def recipes() -> dict[str, Recipe]:
         go("toxiproxy", toxiproxy, "/cmd/server", version_flag, takes_s=30),
         go("etcd", "go.etcd.io/etcd/server/v3", takes_s=60),
         go("nats", "github.com/nats-io/nats-server/v2", takes_s=35),
+        go("kubernetes", kubernetes, "/cmd/kube-apiserver", kubernetes_flags, takes_s=420),
         Recipe("consul", "consul", "base", consul, takes_s=12),
         debian("redis", "redis-server", takes_s=12),
         debian("valkey", "valkey-server", takes_s=12),
@@ -136,14 +142,15 @@ def recipes() -> dict[str, Recipe]:
         Recipe("go-sidecar", "go-sidecar", "golang", language=GO, takes_s=50),
         Recipe("jvm-sidecar", "jvm-sidecar", "maven", language=JAVA, takes_s=60),
         Recipe("node-sidecar", "node-sidecar", "npm", language=NODE, takes_s=20),
+        Recipe("php-sidecar", "php-sidecar", "base", language=PHP, takes_s=30),
     ]
     return {recipe.name: recipe for recipe in found}
 
 
 def server_names() -> list[str]:
-    """Return the names of the images that run in clusters; those of clients are built when a lock
-    needs one."""
-    return [name for name in recipes() if name not in (*BUILDERS, *CLIENTS)]
+    """Return the names of the images that run in clusters; those of clients and ``WHEN_ASKED`` are
+    built when a lock needs one."""
+    return [name for name in recipes() if name not in (*BUILDERS, *CLIENTS, *WHEN_ASKED)]
 
 
 @functools.cache

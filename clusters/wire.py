@@ -13,6 +13,7 @@ import time
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Self
 
 from lockbench.declarations.lazy import lazy
@@ -120,6 +121,12 @@ class Line(Closing):
 class Http(Closing):
     """An HTTP connection that speaks JSON and is kept open."""
 
+    headers: Mapping[str, str] = MappingProxyType({})
+    """Of every request."""
+
+    good = frozenset({200})
+    """What answers may have for a status; any other raises ProbeFailed."""
+
     def __init__(self, address: Address, limit_s: float) -> None:
         self._until = time.monotonic() + limit_s
         self._http = client.HTTPConnection(*address, timeout=limit_s)
@@ -128,6 +135,11 @@ class Http(Closing):
         """Fetch a page; anything but 200 raises ProbeFailed."""
         with _as_failed(path):
             return self._ask("GET", path).read()
+
+    def delete(self, path: str) -> bytes:
+        """Delete a page, return the answer; anything but 200 raises ProbeFailed."""
+        with _as_failed(path):
+            return self._ask("DELETE", path).read()
 
     def post(self, path: str, body: Mapping[str, object]) -> Any:
         """Post an object, return the answer's; anything but 200 raises ProbeFailed."""
@@ -161,9 +173,9 @@ class Http(Closing):
         self._http.timeout = _left_s(self._until)
         if self._http.sock is not None:
             self._http.sock.settimeout(self._http.timeout)
-        self._http.request(method, path, body)
+        self._http.request(method, path, body, dict(self.headers))
         answer = self._http.getresponse()
-        if answer.status != client.OK:
+        if answer.status not in self.good:
             said = answer.read()[:200].decode(errors="replace")
             raise ProbeFailed(f"{path}: {answer.status} {said}")
         return answer

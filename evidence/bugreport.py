@@ -53,6 +53,7 @@ from lockbench.results.cases import (
     expected_of,
     fault_name,
     is_elsewhere,
+    is_over_hosts,
     k_of_n,
     proven,
 )
@@ -318,7 +319,7 @@ def _versions(it: Broken) -> list[tuple[str, str]]:
 
 def _commands(it: Broken, small: bool) -> Iterator[str]:
     yield command_of(it.case)
-    if len(it.found.cases) == 1 and not is_elsewhere(it.case):
+    if len(it.found.cases) == 1 and not (is_elsewhere(it.case) or is_over_hosts(it.case)):
         yield shlex.join(["lockbench", "run", "--replay", str(it.found.path), "--times", "5"])
     if small:
         yield "lockbench check history.jsonl"

@@ -18,7 +18,7 @@ from lockbench.checker.catalogue import ALWAYS, CATALOGUE, NAMED, OF_LOCKS
 from lockbench.evidence.observations import Key, Observations, Observed, Share
 from lockbench.locks.base import System
 from lockbench.locks.shared.client_container import ContainerLibrary
-from lockbench.locks.shared.client_programs import GO_IMAGE, JVM_IMAGE, NODE_IMAGE
+from lockbench.locks.shared.client_programs import GO_IMAGE, JVM_IMAGE, NODE_IMAGE, PHP_IMAGE
 from lockbench.locks.shared.library import library_of
 from lockbench.nemesis.registry import NONE
 from lockbench.results.statistics import BOUND_TRIES_MIN, share
@@ -27,7 +27,7 @@ from lockbench.results.wording import times, tries
 CANONICAL: Final = (NONE, *faults_of("full"))
 LEAKED: Final = "leaked-lock"  # judged since there is a quiet phase
 COUNTS: Final = {0: "none", 1: "one", 2: "two"}
-LANGUAGES: Final = {GO_IMAGE: "Go", JVM_IMAGE: "Java", NODE_IMAGE: "Node"}
+LANGUAGES: Final = {GO_IMAGE: "Go", JVM_IMAGE: "Java", NODE_IMAGE: "Node", PHP_IMAGE: "PHP"}
 # worse: broke against its declaration, or where nothing is declared. may: its declaration lets it
 # break, and it did not. open: ran, and nothing could have shown. plain: not run. na: does not
 # apply.

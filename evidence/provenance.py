@@ -51,8 +51,12 @@ def of_library(system: System) -> Mapping[str, str]:
     if isinstance(library, ContainerLibrary):
         wanted = recipes.recipes()[library.image].wanted()
         named = (library.program.library, *library.program.stands_on)
+        # Debian's packages are asked for without a version.
+        locked = pins.of_image(library.image)
         # Without the groups of Maven, which runs do not have.
-        return {one.rpartition(":")[2]: wanted[one] for one in named if one in wanted}
+        return {
+            one.rpartition(":")[2]: wanted[one] or locked[one] for one in named if one in wanted
+        }
     return pins.requirements(library.requirements.with_suffix(".in"))
 
 

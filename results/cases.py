@@ -344,6 +344,16 @@ def _slowest(values: Iterable[float | None]) -> float | None:
 ELSEWHERE = "-elsewhere"
 
 
+# Ends the names of topologies with a node on each of several hosts (``lockbench.clusters.hosts``),
+# whose file is not the run's to tell either.
+OVER_HOSTS = "-over-hosts"
+
+
+def is_over_hosts(case: CaseResult) -> bool:
+    """Whether each of its nodes had a host of its own."""
+    return str(case.topology).endswith(OVER_HOSTS)
+
+
 def is_elsewhere(case: CaseResult) -> bool:
     """Whether it ran on a cluster of somebody else."""
     return str(case.topology).endswith(ELSEWHERE)
@@ -356,13 +366,16 @@ def command_of(case: CaseResult, images: Sequence[Sequence[str]] = ()) -> str:
     if case.phases_s and not is_published(case):
         limit_s = sum(asdict(replace(case.phases_s, rates_s=0.0)).values())
     words = ["lockbench", "run", "--lock", asked_lock(case)]
+    topology = None if is_elsewhere(case) else str(case.topology).removesuffix(OVER_HOSTS)
+    size = None if is_elsewhere(case) or is_over_hosts(case) else case.size
     for flag, value in (
         ("--fault", None if is_published(case) else case.fault),
         ("--workload", case.workload),
         ("--time-limit", limit_s),
         ("--cluster", "FILE" if is_elsewhere(case) else None),
-        ("--topology", None if is_elsewhere(case) else case.topology),
-        ("--nodes", None if is_elsewhere(case) else case.size),
+        ("--hosts", "FILE" if is_over_hosts(case) else None),
+        ("--topology", topology if case.topology else None),
+        ("--nodes", size),
         ("--clients", case.clients),
         ("--keys", case.keys),
         ("--ttl", case.pace.lease_ttl_s),

@@ -263,7 +263,9 @@ def main(  # noqa: PLR0917 - its parameters are its options
     """Random schedules in a row, and kills at random moments, over the topologies."""
     console = Console(width=None if sys.stdout.isatty() else 140)
     known = topologies()
-    used = {t for system in systems().values() for t in system.topologies}
+    # What needs nothing to be installed (``kills.plain_lock``).
+    plain = [system for system in systems().values() if system.prepare is None]
+    used = {t for system in plain for t in system.topologies}
     names = topology.split(",") if topology else [t for t in known if t in used]
     try:
         numbers = list(range(killed)) if only is None else _numbers(only)

@@ -48,9 +48,11 @@ def test_server_images_do_not_include_what_only_builds() -> None:
         "pgbouncer",
         "mariadb",
     }
+    assert images.lineage("kubernetes") == ["base", "golang", "kubernetes"]
     assert images.lineage("redis") == ["base", "compiler", "redis"]
     assert images.lineage("etcd") == ["base", "golang", "etcd"]
     assert images.lineage("node-sidecar") == ["base", "npm", "node-sidecar"]
+    assert images.lineage("php-sidecar") == ["base", "php-sidecar"]
     assert images.lineage("pgbouncer") == ["base", "compiler", "postgres", "pgbouncer"]
 
 
@@ -61,7 +63,14 @@ def test_fingerprints_follow_pins_and_parents(monkeypatch: pytest.MonkeyPatch) -
     monkeypatch.setattr(recipes, "pins", lambda: {**pins, "etcd": "v3.6.0"})
     assert changed(before) == {"etcd"}
     monkeypatch.setattr(recipes, "pins", lambda: {**pins, "go_suite": "other"})
-    assert changed(before) == {"golang", "etcd", "nats", "toxiproxy", "go-sidecar"}
+    assert changed(before) == {
+        "golang",
+        "etcd",
+        "nats",
+        "kubernetes",
+        "toxiproxy",
+        "go-sidecar",
+    }
     for pin in ("debian_suite", "debian_image"):
         monkeypatch.setattr(recipes, "pins", lambda pin=pin: {**pins, pin: "other"})
         assert changed(before) == set(before)
@@ -248,7 +257,7 @@ def test_the_lock_has_every_package_once_with_its_digest() -> None:
     assert all(len(line) == 5 and re.fullmatch("[0-9a-f]{64}", line[4]) for line in lines)
     assert len({(image, package) for image, package, *_ in lines}) == len(lines)
     # Nothing of Debian beyond their builder and base.
-    own = {"etcd", "nats", "toxiproxy", "go-sidecar"}
+    own = {"etcd", "nats", "kubernetes", "toxiproxy", "go-sidecar"}
     assert {image for image, *_ in lines} == set(images.recipes()) - own
 
 
@@ -274,6 +283,17 @@ def test_a_pinned_version_is_that_of_go_mod_with_every_digest(name: str) -> None
     assert (args["MODULE"], args["VERSION"]) in modules
     sums = (folder / "go.sum").read_text()
     assert all(f"{module} {version}" in sums for module, version in modules)
+
+
+def test_the_modules_of_kubernetes_are_of_its_own_version() -> None:
+    version = images.recipes()["kubernetes"].args["VERSION"]
+    text = (images.FOLDER / "kubernetes" / "go.mod").read_text()
+    assert f"k8s.io/kubernetes {version}" in text
+    replaced = re.findall(r"^\s+(\S+) => (\S+) (v\S+)$", text, re.MULTILINE)
+    assert len(replaced) == 33
+    assert {(name, v) for _, name, v in replaced} == {
+        (name, f"v0{version.removeprefix('v1')}") for name, *_ in replaced
+    }
 
 
 def test_every_jar_is_among_the_files_that_maven_may_fetch() -> None:

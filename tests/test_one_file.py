@@ -83,6 +83,18 @@ SYSTEM = replace(
 """,
     "locks/libraries/one_node_library/one_node_library.js": "exports.kinds = {};\n",
     "locks/libraries/one_node_library/requirements.npm": "@example/one-node@1.2.3\n",
+    "locks/libraries/one_php_library/lock.py": """
+from dataclasses import replace
+from lockbench.locks.libraries.symfony_lock import lock
+from lockbench.locks.shared.library import library_of
+_LIBRARY = replace(library_of(lock.SYSTEMS[0]), lock="one-php-library")
+SYSTEM = replace(
+    lock.SYSTEMS[-1],
+    name="one-php-library", connect=_LIBRARY.connect, prepare=_LIBRARY.prepare,
+)
+""",
+    "locks/libraries/one_php_library/one_php_library.php": "<?php return [];\n",
+    "locks/libraries/one_php_library/requirements.debian": "php-one\n",
     "nemesis/faults/one_fault.py": """
 from lockbench.nemesis.faults.pause import Pause
 class OneFault(Pause):
@@ -185,7 +197,7 @@ def test_each_is_listed(found: dict[str, Any]) -> None:
     def named(kind: str) -> set[str]:
         return {thing["name"] for thing in found["list"][kind]}
 
-    others = {f"one-{language}-library" for language in ("go", "java", "node")}
+    others = {f"one-{language}-library" for language in ("go", "java", "node", "php")}
     assert {"one-lock", "one-library", "one-library-safe", *others} <= named("locks")
     assert "one-fault" in named("faults")
     assert "one-topology" in named("topologies")
@@ -211,7 +223,8 @@ def test_the_suites_have_them(found: dict[str, Any]) -> None:
 
 def test_the_conformance_tests_have_them_or_say_why_not(found: dict[str, Any]) -> None:
     assert "one-lock" in found["conformance"]
-    libraries = {"one-library-safe", "one-go-library", "one-java-library", "one-node-library"}
+    others = {f"one-{language}-library" for language in ("go", "java", "node", "php")}
+    libraries = {"one-library-safe", *others}
     assert libraries <= set(found["long conformance"])
     assert "tested is one-library-safe" in found["untested"]["one-library"]
 
@@ -229,7 +242,9 @@ def test_the_programs_of_other_languages_are_built_with_a_library_s_folder(
     found: dict[str, Any],
 ) -> None:
     """Its image then wants its locks resolved again, and says so."""
-    go, java, node = (found["programs"][f"{name}-sidecar"] for name in ("go", "jvm", "node"))
+    go, java, node, php = (
+        found["programs"][f"{name}-sidecar"] for name in ("go", "jvm", "node", "php")
+    )
     assert {"one_go_library.go", "redsync.go", "main.go"} < go.keys()
     assert "example.org/one-go v1.2.3\n" in go["requirements.mod"]
     assert {"OneJavaLibrary.java", "JetcdLibrary.java", "Locks.java"} < java.keys()
@@ -237,6 +252,9 @@ def test_the_programs_of_other_languages_are_built_with_a_library_s_folder(
     assert "<artifactId>one-java</artifactId>\n      <version>1.2.3</version>" in java["pom.xml"]
     assert {"one_node_library.js", "node_redlock.js", "main.js"} < node.keys()
     assert json.loads(node["package.json"])["dependencies"]["@example/one-node"] == "1.2.3"
+    assert {"one_php_library.php", "symfony_lock.php", "main.php"} < php.keys()
+    assert "php-one\n" in php["requirements.debian"]
+    assert found["unlocked"]["php-sidecar"] is None  # Debian's mirror has one version
     assert "asks for @example/one-node 1.2.3" in found["unlocked"]["node-sidecar"]
     assert "asks for example.org/one-go v1.2.3" in found["unlocked"]["go-sidecar"]
     assert "asks for org.example:one-java 1.2.3" in found["unlocked"]["jvm-sidecar"]

@@ -31,6 +31,14 @@ def clean(
             parser=path,
         ),
     ] = None,
+    hosts: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="FILE",
+            help="Also what they left on the Docker engines that this file names.",
+            parser=path,
+        ),
+    ] = None,
     yes: Annotated[
         bool, typer.Option("--yes", help="Do not ask before removing it there.")
     ] = False,
@@ -47,3 +55,7 @@ def clean(
         from lockbench.cli.machines import clean as on
 
         on(machines)
+    if hosts is not None:
+        from lockbench.cli.hosts import clean as at
+
+        at(hosts, old_images=old_images)

@@ -12,6 +12,7 @@ import typer
 from lockbench.cli.options import (
     RUNS,
     Cluster,
+    Hosts,
     Json,
     Machines,
     Runs,
@@ -69,6 +70,7 @@ def run(
     cluster: Cluster = None,
     yes: Yes = False,
     machines: Machines = None,
+    hosts: Hosts = None,
     network: Annotated[
         str, typer.Option(help="How slow every link is: loopback, rack, az or region.")
     ] = "loopback",
@@ -122,6 +124,7 @@ def run(
 
     _refuse_servers(cluster, topology, nodes, image, with_)
     _refuse_elsewhere(machines, with_, locustfile)
+    _refuse_beside_hosts(hosts, cluster, machines, nodes, with_)
     side = None
     if with_ is not None:
         from lockbench.evidence import sides
@@ -141,6 +144,7 @@ def run(
                     workload=workload,
                     cluster=None if cluster is None else str(cluster),
                     resource=resource,
+                    hosts=None if hosts is None else str(hosts),
                 )
             except Unfit as error:
                 from lockbench.results.documents import Refused
@@ -215,8 +219,22 @@ def _refuse_elsewhere(machines: Path | None, *said: object) -> None:
         raise BadInput("--with and --locustfile change this machine alone; leave --machines out")
 
 
+def _refuse_beside_hosts(hosts: Path | None, *said: object) -> None:
+    """Raises BadInput for what else ``said`` where nodes are, or what does not go with it."""
+    if hosts is not None and any(said):
+        raise BadInput(
+            "--hosts FILE puts a node of a cluster of Lockbench on each host, and clients here:"
+            " leave --cluster, --machines, --nodes and --with out"
+        )
+
+
 def _look(cases: Sequence[Case]) -> None:
-    """Raises BadInput where a machine that load is to come from cannot be used."""
+    """Raises BadInput where a machine that load is to come from, or a host that a node is to be on,
+    cannot be used."""
+    if cases[0].hosts is not None:
+        from lockbench.cli.hosts import look as look_at
+
+        look_at(cases)
     if cases[0].machines is not None:
         from lockbench.cli.machines import look
 

@@ -36,9 +36,9 @@ class EngineUnreachable(EngineError):
     """No engine answers; whether it did what it was last asked for is not known."""
 
 
-def _why_nobody_answers(error: BaseException) -> str:
+def _why_nobody_answers(error: BaseException, at: str, host: str) -> str:
     """One sentence. The SDK's own words wrap what the kernel said in several layers."""
-    where = os.environ.get("DOCKER_HOST") or "unix:///var/run/docker.sock"
+    where = at or os.environ.get("DOCKER_HOST") or "unix:///var/run/docker.sock"
     cause: BaseException = error
     while (below := cause.__cause__ or cause.__context__) is not None:
         cause = below
@@ -48,6 +48,8 @@ def _why_nobody_answers(error: BaseException) -> str:
             " log in again), or run this as root"
         )
     why = (isinstance(cause, OSError) and cause.strerror) or str(error)
+    if host:
+        return f"no Docker engine of host {host} answers at {where} ({why}): start Docker there"
     todo = "start Docker, or set DOCKER_HOST to where it listens"
     return f"no Docker engine answers at {where} ({why}): {todo}"
 
@@ -55,8 +57,15 @@ def _why_nobody_answers(error: BaseException) -> str:
 class Connection:
     """A Docker engine that answered. May be used from several threads at once."""
 
-    def __init__(self) -> None:
-        """Connect to DOCKER_HOST or the usual socket; EngineUnreachable when nobody answers."""
+    host: str = ""
+    """Whose engine it is; empty: this machine's."""
+
+    def __init__(self, at: str = "", host: str = "") -> None:
+        """Connect to the engine ``at`` this URL, which is that of another ``host``; else to
+        DOCKER_HOST or the usual socket. EngineUnreachable when nobody answers."""
+        self.host = host
+        self._at = at
+        self._on = f" on host {host}" if host else ""
         self._timeout_s = CALL_TIMEOUT_S
         # The SDK's HTTP session is not safe to share: each call has one for itself, and returns it.
         self._idle: list[docker.APIClient] = []
@@ -67,13 +76,23 @@ class Connection:
             self._api_version = client.api_version
             client.ping()
         except (docker.errors.DockerException, requests.RequestException) as error:
-            raise EngineUnreachable(_why_nobody_answers(error)) from error
+            raise EngineUnreachable(_why_nobody_answers(error, at, host)) from error
         self._idle.append(client)
 
     def version(self) -> str:
         """Return the engine's version."""
         with self._asking("ask the engine's version") as api:
             return str(api.version()["Version"])
+
+    def check_platform(self, system: str, processor: str) -> None:
+        """EngineError where it runs no programs for these (``linux``, ``amd64``)."""
+        with self._asking("ask the engine's version") as api:
+            said = api.version()
+        if (found := (said["Os"], said["Arch"])) != (system, processor):
+            raise EngineError(
+                f"the Docker engine{self._on} runs programs for {'/'.join(found)}, and ours are for"
+                f" {system}/{processor}"
+            )
 
     def close(self) -> None:
         """Close the connections that no call is using; a later call opens a new one."""
@@ -87,7 +106,7 @@ class Connection:
         self.close()
 
     def _client(self) -> docker.APIClient:
-        settings = docker_utils.kwargs_from_env()
+        settings = {"base_url": self._at} if self._at else docker_utils.kwargs_from_env()
         return docker.APIClient(**settings, version=self._api_version, timeout=self._timeout_s)
 
     @contextmanager
@@ -104,19 +123,20 @@ class Connection:
             self._silent = False
         except docker.errors.APIError as error:
             self._silent = False
-            raise EngineError(f"cannot {doing}: {error.explanation or error}") from error
+            raise EngineError(f"cannot {doing}{self._on}: {error.explanation or error}") from error
         except requests.Timeout as error:
             self._silent = True
-            hangs = f"cannot {doing}: the Docker engine does not answer for {client.timeout} s"
+            silent = f"the Docker engine does not answer for {client.timeout} s"
+            hangs = f"cannot {doing}{self._on}: {silent}"
             raise EngineUnreachable(hangs) from error
         except requests.ConnectionError as error:
-            gone = f"cannot {doing}: the Docker engine went away ({error})"
+            gone = f"cannot {doing}{self._on}: the Docker engine went away ({error})"
             raise EngineUnreachable(gone) from error
         except (
             docker.errors.DockerException,
             requests.RequestException,
             urllib3_errors.HTTPError,
         ) as error:
-            raise EngineError(f"cannot {doing}: {error}") from error
+            raise EngineError(f"cannot {doing}{self._on}: {error}") from error
         finally:
             self._idle.append(client)

@@ -14,6 +14,7 @@ import time
 from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
+from datetime import UTC, datetime, timedelta
 from tempfile import TemporaryFile
 from typing import TYPE_CHECKING, Any, BinaryIO
 
@@ -45,6 +46,10 @@ __all__ = [
 NOFILE = 16384
 # What the engine tells of a container that is killed; it leaves its network, if it has one.
 ENDS = ("kill", "die", "disconnect")
+CLOCK_READINGS = 5
+# What two clocks drift apart in a case, and a microsecond that is cut off.
+CLOCK_SLACK_NS = 5_000_000
+EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 Ports = Mapping[int, Sequence[tuple[str, int]]]
 """TCP port in the container → the (host address, host port) pairs where it is published."""
@@ -82,8 +87,8 @@ class Network:
 
 @dataclass(frozen=True, slots=True)
 class Event:
-    """Something that happened to a container. `at_ns` is the engine's wall clock; `attributes` are
-    the container's labels, and what the engine adds (`exitCode`, `signal`)."""
+    """Something that happened to a container. `at_ns` is this machine's wall clock; `attributes`
+    are the container's labels, and what the engine adds (`exitCode`, `signal`)."""
 
     container_id: str
     name: str
@@ -96,22 +101,38 @@ class Event:
 @dataclass(slots=True)
 class Act:
     """What an `Engine` was asked to do to a container, and the events that this makes once each.
-    Noted before the engine is asked. `refused`: the engine said no, so it makes none."""
+    Noted before the engine is asked. `refused`: the engine said no, so it makes none. `host`: whose
+    engine that is, as in `Connection.host`."""
 
     container_id: str
     actions: tuple[str, ...]
     at_ns: int
     """Wall clock."""
     refused: bool = False
+    host: str = ""
 
 
 class Engine(ImageStore):
     """A Docker engine that answered; it notes what it is asked to do to containers."""
 
-    def __init__(self) -> None:
-        super().__init__()
+    def __init__(self, at: str = "", host: str = "") -> None:
+        super().__init__(at, host)
         self.acts: list[Act] = []
         """Everything that was done to containers through this object, in order."""
+        self.ahead_ns = self._ahead_ns() if host else (0, 0)
+        """How far the wall clock of its host is ahead of this machine's: at least and at most."""
+
+    def _ahead_ns(self) -> tuple[int, int]:
+        least, most = [], []
+        with self._asking("ask about the engine") as api:
+            for _ in range(CLOCK_READINGS):
+                before_ns = time.time_ns()
+                said = datetime.fromisoformat(api.info()["SystemTime"])
+                after_ns = time.time_ns()
+                there_ns = (said - EPOCH) // timedelta(microseconds=1) * 1000
+                least.append(there_ns - after_ns)
+                most.append(there_ns - before_ns)
+        return max(least) - CLOCK_SLACK_NS, min(most) + CLOCK_SLACK_NS
 
     @contextmanager
     def _acting(
@@ -123,7 +144,7 @@ class Engine(ImageStore):
     ) -> Iterator[docker.APIClient]:
         """As `_asking`, for what an event will tell of: it is noted before it can happen. An error
         that is `fine` is none."""
-        act = Act(container.id, actions, time.time_ns())
+        act = Act(container.id, actions, time.time_ns(), host=self.host)
         self.acts.append(act)
         with self._asking(f"{doing} container {container.name}") as api:
             try:
@@ -137,7 +158,7 @@ class Engine(ImageStore):
 
     def create_network(self, name: str, *, labels: Labels | None = None) -> Network:
         """Make a bridge network."""
-        ledger.made(name)
+        ledger.made(name, self.host)
         with self._asking(f"create network {name}") as api:
             made = api.create_network(
                 name, driver="bridge", labels=dict(labels or {}), check_duplicate=True
@@ -151,7 +172,7 @@ class Engine(ImageStore):
             suppress(docker.errors.NotFound),
         ):
             api.remove_network(network.id)
-        ledger.gone(network.name)
+        ledger.gone(network.name, self.host)
 
     def networks(self, labels: Labels) -> list[Network]:
         """List the networks that carry all these labels."""
@@ -191,7 +212,7 @@ class Engine(ImageStore):
             raise ValueError("who joins another's network namespace has no network or ports itself")
         joined = f"container:{network_of.id}" if network_of else None
         memory = "shareable" if shares_memory else None
-        ledger.made(name)
+        ledger.made(name, self.host)
         with self._asking(f"create container {name}") as api:
             host = api.create_host_config(
                 network_mode="host" if host_network else network.name if network else joined,
@@ -253,7 +274,7 @@ class Engine(ImageStore):
                 if api.inspect_container(container.id)["State"]["Paused"]:
                     self.unpause(container)
                 api.remove_container(container.id, v=True, force=True)
-            ledger.gone(container.name)
+            ledger.gone(container.name, self.host)
 
     # --- containers: looking inside ---
 
@@ -312,15 +333,16 @@ class Engine(ImageStore):
     def events(self, since_ns: int, until_ns: int | None = None) -> EventStream:
         """What happens to containers, anybody's, from a time of the wall clock on: for ever, or
         what the engine remembers up to `until_ns`. No limit of time: an engine that hangs says
-        nothing."""
+        nothing. An event's time is this machine's, and no earlier than it was."""
         kinds = {"type": ["container", "network"]}
-        until = None if until_ns is None else _stamp(until_ns)
+        least_ns, most_ns = self.ahead_ns
+        until = None if until_ns is None else _stamp(until_ns + most_ns)
         with self._asking("read the engine's events") as api:
             # The SDK's types know whole seconds; the engine takes fractions.
             said = api.events(  # type: ignore[call-overload]
-                since=_stamp(since_ns), until=until, filters=kinds, decode=True
+                since=_stamp(since_ns + least_ns), until=until, filters=kinds, decode=True
             )
-        return EventStream(said)
+        return EventStream(said, least_ns)
 
     def put_files(self, container: Container, files: Mapping[str, bytes]) -> None:
         """Put files (absolute path → content) into a container, running or not."""
@@ -356,11 +378,12 @@ class Engine(ImageStore):
 class EventStream:
     """Iterate over it in one thread; `close` it from any. It ends when the engine goes away."""
 
-    def __init__(self, said: Any) -> None:
+    def __init__(self, said: Any, ahead_ns: int = 0) -> None:
         self._said = said
+        self._ahead_ns = ahead_ns
 
     def __iter__(self) -> Iterator[Event]:
-        return map(_event, _until_its_end(self._said))
+        return (_event(one, self._ahead_ns) for one in _until_its_end(self._said))
 
     def close(self) -> None:
         """End the iteration."""
@@ -398,7 +421,7 @@ def _being_removed(error: docker.errors.APIError) -> bool:
     return "already in progress" in str(error)
 
 
-def _event(said: Mapping[str, Any]) -> Event:
+def _event(said: Mapping[str, Any], ahead_ns: int) -> Event:
     """What the engine says of a network is about the container that joins or leaves it."""
     about = said.get("Actor") or {}
     attributes = about.get("Attributes") or {}
@@ -407,7 +430,7 @@ def _event(said: Mapping[str, Any]) -> Event:
         container_id=str(attributes.get("container", "") if of_network else about.get("ID", "")),
         name=str(attributes.get("name", "")),
         action=str(said.get("Action", "")),
-        at_ns=int(said.get("timeNano", 0)),
+        at_ns=int(said.get("timeNano", 0)) - ahead_ns,
         attributes={} if of_network else attributes,
     )
 

@@ -77,9 +77,18 @@ def unexplained(events: Iterable[Event], acts: Iterable[Act]) -> list[Event]:
     return left
 
 
+@runtime_checkable
+class Spread(Protocol):
+    """A cluster some of whose servers may run on engines of other hosts."""
+
+    def engines_elsewhere(self) -> Sequence[Engine]:
+        """These engines."""
+
+
 class ContainerWatch:
-    """Watches from its construction on. ``excused`` are events whose other cause is known, such
-    as the death of the process that a client container belongs to."""
+    """Watches one engine from its construction on; what was done to those of other hosts is not
+    looked for there. ``excused`` are events whose other cause is known, such as the death of the
+    process that a client container belongs to."""
 
     def __init__(
         self,
@@ -89,8 +98,9 @@ class ContainerWatch:
         engine: Engine | None = None,
     ) -> None:
         self._engine = engine or Engine()
+        self.host = self._engine.host
         self._run_id = run_id
-        self._acts = acts
+        self._all_acts = acts
         self._excused = excused
         self._since_ns = time.time_ns()
         self._events: dict[tuple[str, str, int], Event] = {}
@@ -140,6 +150,10 @@ class ContainerWatch:
         if self._stream is not None:
             self._stream.close()
         self._reader.join(PATIENCE_S if ask else 0.0)
+
+    def _acts(self) -> list[Act]:
+        """Those on this engine."""
+        return [act for act in self._all_acts() if act.host == self.host]
 
     def _read(self) -> None:
         try:

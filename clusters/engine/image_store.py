@@ -116,6 +116,18 @@ class ImageStore(Connection):
         with self._asking(f"tag {image} as {ref}") as api:
             api.tag(image, name, tag)
 
+    def send_image(self, ref: str, to: ImageStore) -> None:
+        """Put an image into another engine's store, under the same name."""
+        with self._asking(f"save {ref}", BUILD_TIMEOUT_S) as api:
+            to.load_image(ref, api.get_image(ref))
+
+    def load_image(self, ref: str, saved: Iterator[bytes]) -> None:
+        """Take an image that another store has saved."""
+        with self._asking(f"load {ref}", BUILD_TIMEOUT_S) as api:
+            for event in api.load_image(saved):
+                if said := event.get("error") or event.get("message"):
+                    raise EngineError(f"cannot load {ref}{self._on}: {said}")
+
     def remove_image(self, ref: str) -> None:
         """Remove an image's name, and the image when it was its last; none is no error."""
         with self._asking(f"remove image {ref}") as api:

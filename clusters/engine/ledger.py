@@ -1,4 +1,5 @@
-"""What this process has made on the Docker engine and has not seen removed, by name.
+"""What this process has made on Docker engines and has not seen removed, by host and name. The host
+of this machine's own engine is empty.
 
 So that what may be left can be named when no engine answers. A name is noted before the call that
 makes the thing, because the answer may be lost; so a name here is no proof that the thing exists.
@@ -7,19 +8,19 @@ May be used from several threads.
 
 from __future__ import annotations
 
-_names: dict[str, None] = {}
+_names: dict[tuple[str, str], None] = {}
 
 
-def made(name: str) -> None:
+def made(name: str, host: str = "") -> None:
     """It may exist from now on."""
-    _names[name] = None
+    _names[host, name] = None
 
 
-def gone(name: str) -> None:
+def gone(name: str, host: str = "") -> None:
     """It no longer exists; no error when it was never noted."""
-    _names.pop(name, None)
+    _names.pop((host, name), None)
 
 
-def names(prefix: str = "") -> list[str]:
-    """What may exist, in the order in which it was made."""
-    return [name for name in list(_names) if name.startswith(prefix)]
+def names(prefix: str = "", host: str = "") -> list[str]:
+    """What may exist on a host, in the order in which it was made."""
+    return [name for at, name in list(_names) if at == host and name.startswith(prefix)]

@@ -19,6 +19,7 @@ CLEARING_S = 30.0
 AGAIN_S = 5.0
 AT_ONCE = 11
 POLL_S = 0.02
+ON_HOST = " on host "
 
 Remove = Callable[[Engine, Container], None]
 
@@ -35,14 +36,15 @@ def remove(
     rule. ``each`` removes one container. ``prefix``: how the names of all those begin that this
     process made, and of no others. Never raises."""
     until = time.monotonic() + limit_s
+    host = "" if engine is None else engine.host
     listed: list[str] = []
     while True:
         try:
             engine = engine or Engine()
             containers, networks = engine.containers(labels), engine.networks(labels)
             listed = [*(c.name for c in containers), *(n.name for n in networks)]
-            for name in set(ledger.names(prefix)) - set(listed):
-                ledger.gone(name)
+            for name in set(ledger.names(prefix, host)) - set(listed):
+                ledger.gone(name, host)
             if not listed:
                 return []
             _remove_at_once(engine, containers, each, listed)
@@ -53,13 +55,15 @@ def remove(
             pass  # what is left is looked at again, or told
         if time.monotonic() > until:
             # What others made for us is known from the list alone.
-            return list(dict.fromkeys([*listed, *ledger.names(prefix)]))
+            left = dict.fromkeys([*listed, *ledger.names(prefix, host)])
+            return [name + (f"{ON_HOST}{host}" if host else "") for name in left]
         time.sleep(POLL_S)
 
 
 def remove_run(run_id: str, limit_s: float = AGAIN_S) -> list[str]:
-    """Remove what is left of a run's clusters; no engine is asked when this process has seen all
-    that it made for them removed. The names of what is left. Never raises."""
+    """Remove what is left of a run's clusters on this machine's engine, which is not asked when
+    this process has seen all that it made for them removed. The names of what is left. Never
+    raises."""
     prefix = f"lockbench-{run_id}-"
     if not ledger.names(prefix):
         return []
@@ -75,9 +79,15 @@ def remove_own(limit_s: float = AGAIN_S) -> list[str]:
 
 def left_behind(names: Sequence[str]) -> str:
     """For people: what is left, and what becomes of it."""
-    of_engine = [name for name in names if name.startswith("lockbench-")]
-    there = [name for name in names if name not in of_engine]
+    of_hosts = [name for name in names if name.startswith("lockbench-") and ON_HOST in name]
+    of_engine = [name for name in names if name.startswith("lockbench-") and name not in of_hosts]
+    there = [name for name in names if not name.startswith("lockbench-")]
     said = []
+    if of_hosts:
+        said.append(
+            f"{', '.join(of_hosts)} could not be removed; the next start of a run there, or "
+            "`lockbench clean --hosts FILE`, does it"
+        )
     if of_engine:
         said.append(
             f"the Docker engine did not remove {', '.join(of_engine)}; the next start of a run, or "

@@ -137,4 +137,5 @@ TOPOLOGY = Topology(
     settings=SETTINGS,
     make=EtcdCluster,
     quorum=True,
+    over_hosts=True,
 )

@@ -69,7 +69,7 @@ class PodCluster(Pods, LinkedCluster):
 
     def _usage(self, node: int) -> Usage:
         server = self._server(node)
-        state = self._engine.state(server)
+        state = self._engine_of(node).state(server)
         pid = 0 if state is None else state.pid
         return Usage(
             servers=1,
@@ -83,15 +83,15 @@ class PodCluster(Pods, LinkedCluster):
     def pause(self, nodes: Iterable[int]) -> None:
         chosen = [node for node in nodes if node not in self._paused]
         self._paused.update(chosen)  # before the call: what is half done must be thawed too
-        self._each(chosen, lambda node: self._engine.pause(self._server(node)))
+        self._each(chosen, lambda node: self._engine_of(node).pause(self._server(node)))
 
     def unpause(self, nodes: Iterable[int]) -> None:
         chosen = list(nodes)
-        self._each(chosen, lambda node: self._engine.unpause(self._server(node)))
+        self._each(chosen, lambda node: self._engine_of(node).unpause(self._server(node)))
         self._paused.difference_update(chosen)
 
     def frozen(self, node: int) -> bool:
-        state = self._engine.state(self._server(node))
+        state = self._engine_of(node).state(self._server(node))
         return state is not None and state.paused
 
     def kill(self, nodes: Iterable[int]) -> None:
@@ -101,7 +101,7 @@ class PodCluster(Pods, LinkedCluster):
 
     def restart(self, nodes: Iterable[int]) -> None:
         chosen = list(nodes)
-        self._each(chosen, lambda node: self._engine.start(self._server(node)))
+        self._each(chosen, lambda node: self._engine_of(node).start(self._server(node)))
         self._poll_nodes(
             chosen,
             lambda node: self.check_answer(self.address(HARNESS, node), PROBE_LIMIT_S),
@@ -113,15 +113,15 @@ class PodCluster(Pods, LinkedCluster):
     # --- processes ---
 
     def _kill(self, node: int) -> None:
-        server = self._server(node)
+        engine, server = self._engine_of(node), self._server(node)
         if node in self._paused:
             # Engines refuse to kill what is frozen.
-            self._engine.unpause(server)
+            engine.unpause(server)
             self._paused.discard(node)
-        self._engine.kill(server)
+        engine.kill(server)
 
         def gone() -> None:
-            state = self._engine.state(server)
+            state = engine.state(server)
             if state is not None and state.running:
                 raise ProbeFailed("its process is still there")
 

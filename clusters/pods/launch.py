@@ -5,6 +5,9 @@ owns the namespace and the published ports, and is never restarted; the *server*
 ``127.0.0.1`` and a peer port of node j mean node j inside every pod: a pod's own lead straight to
 its server, the others' through this pod's Toxiproxy. So every directed link has a proxy of its own
 and nothing bypasses it.
+
+Over several hosts (``ClusterPlan.hosts``) each pod is on an engine of its own. What one pod reaches
+by another's address is then a published port of that pod's host, with the same number.
 """
 
 from __future__ import annotations
@@ -24,8 +27,9 @@ from typing import TypeVar
 
 from lockbench.clusters import images
 from lockbench.clusters.base import HARNESS, ClusterError, ClusterPlan
-from lockbench.clusters.engine import owner, ports, removal
+from lockbench.clusters.engine import ledger, owner, ports, removal
 from lockbench.clusters.engine.docker import (
+    Act,
     Container,
     Engine,
     EngineError,
@@ -33,6 +37,7 @@ from lockbench.clusters.engine.docker import (
     Network,
     Ports,
 )
+from lockbench.clusters.engine.forward import Forward
 from lockbench.clusters.pods import links
 from lockbench.clusters.pods.links import PeerPort
 from lockbench.clusters.pods.toxiproxy import LinkServer, Listen
@@ -54,6 +59,7 @@ PRELOAD_ENV = {**SHARED_ENV, "LD_PRELOAD": "/usr/local/lib/lockbench-shim.so"}
 CLIENT = 0
 API = 10
 PEERS = 20
+GROUPS = 50  # where a client group enters a host
 NODES_MAX = 9
 
 T = TypeVar("T")
@@ -94,7 +100,8 @@ class Part:
 
 @dataclass
 class Pod:
-    """One node's containers. ``server`` is replaced when the node is wiped."""
+    """One node's containers. ``server`` is replaced when the node is wiped. ``ip``: where the
+    harness and the other pods reach it past its links."""
 
     node: int
     link: Container
@@ -122,6 +129,8 @@ class LinkContainers(ABC):
         self._base = links.base(plan.network)
         self.id = f"{re.sub(r'[^A-Za-z0-9_.]', '-', plan.run_id)}-{secrets.token_hex(3)}"
         self._engine: Engine
+        self._ways: list[Forward] = []
+        self._of_hosts: dict[int, Engine] = {}
         self._block: ports.Block
         self._pods: dict[int, Pod] = {}
         self._logged: set[str] = set()  # the containers whose logs are saved
@@ -147,12 +156,34 @@ class LinkContainers(ABC):
 
     def address(self, group: int, node: int) -> Address:
         """Where a client group reaches a node."""
+        if self.plan.hosts:
+            return (self.plan.hosts[node - 1].address, self._block.base + GROUPS + group)
         return (host(group), self.port(node))
 
     def addresses(self, group: int) -> Sequence[Address]:
         if not 0 <= group <= self.plan.groups:
             raise ClusterError(f"there is no client group {group}: 1 to {self.plan.groups} are")
         return [self.address(group, node) for node in self.nodes]
+
+    # --- engines ---
+
+    def _engine_of(self, node: int) -> Engine:
+        """The engine that a node is on."""
+        return self._of_hosts.get(node) or self._engine
+
+    def _engines(self) -> Sequence[Engine]:
+        """Every engine that a node may be on."""
+        if self.plan.hosts:
+            return list(self._of_hosts.values())
+        return [self._engine] if hasattr(self, "_engine") else []
+
+    def engines_elsewhere(self) -> Sequence[Engine]:
+        """Those that are not this machine's."""
+        return list(self._of_hosts.values())
+
+    def acts(self) -> Sequence[Act]:
+        """What was done to its containers from here."""
+        return [act for engine in self._engines() for act in engine.acts]
 
     # --- ending ---
 
@@ -163,15 +194,20 @@ class LinkContainers(ABC):
         self._given_up.set()
         # What is still being started must be there before it can be removed.
         self._pool.shutdown(wait=True, cancel_futures=True)
-        left: Sequence[str] = ()
-        if hasattr(self, "_engine"):
-            left = removal.remove(
+
+        def remove(engine: Engine) -> Sequence[str]:
+            return removal.remove(
                 {owner.CLUSTER: self.id},
                 limit_s=removal.AGAIN_S if again else removal.CLEARING_S,
-                engine=self._engine,
+                engine=engine,
                 each=self._log_and_remove,
                 prefix=self._name(""),
             )
+
+        with ThreadPoolExecutor(NODES_MAX, thread_name_prefix="removal") as pool:
+            left = [name for names in pool.map(remove, self._engines()) for name in names]
+        for way in self._ways:
+            way.close()
         for pod in self._pods.values():
             pod.links.close()
         if hasattr(self, "_block"):
@@ -256,7 +292,7 @@ class Pods(LinkContainers):
 
     def __init__(self, plan: ClusterPlan) -> None:
         super().__init__(plan)
-        self._network: Network
+        self._networks: dict[int, Network] = {}
         self._paused: set[int] = set()
         self._killed: set[int] = set()
 
@@ -288,33 +324,68 @@ class Pods(LinkContainers):
 
     def _launch(self) -> None:
         self._engine = Engine()
-        hosts = [host(group) for group in self._groups]
+        hosts = [] if self.plan.hosts else [host(group) for group in self._groups]
         offsets = [base + node for base in (CLIENT, API) for node in self.nodes]
         self._block = ports.take(hosts, offsets)
+        # Here and not in the pool: they end with the thread that has started them.
+        for one in self.plan.hosts:
+            self._ways.append(Forward(one, self._log_of_way(one.name)))
+        self._each(self._ways, self._reach)
         # In the pool, as all that makes something: an interrupt must not cut off the engine's
         # answer and so leave behind what appears after the clean-up.
-        create = partial(self._engine.create_network, labels=self._labels())
-        (self._network,) = self._each([self._name("net")], create)
+        made = self._each(self.nodes if self.plan.hosts else [1], self._create_network)
+        self._networks = {node: made[(node - 1) % len(made)] for node in self.nodes}
         for nodes in self.waves():
             self._each(nodes, self._start_pod)
         for which, peer in enumerate(self.peers):
             self.before_linking(peer)
             self._each(self.nodes, partial(self._link_to_peers, which))
 
+    def _reach(self, way: Forward) -> None:
+        """A host's engine, with the images that its node needs and without what an earlier case
+        has left there."""
+        engine = way.engine()
+        self._of_hosts[self.plan.hosts.index(way.host) + 1] = engine
+        of_run = f"lockbench-{self.plan.run_id}-"
+        if ledger.names(of_run, way.host.name):
+            labels = {owner.RUN: self.plan.run_id}
+            left = removal.remove(labels, limit_s=removal.AGAIN_S, engine=engine, prefix=of_run)
+            if left:
+                raise ClusterError(f"of an earlier case: {removal.left_behind(left)}")
+        for name in ("toxiproxy", self.kind):
+            images.send(self._image(name), self._engine, engine)
+
+    def _log_of_way(self, name: str) -> Path:
+        folder = Path(self.plan.log_dir)
+        folder.mkdir(parents=True, exist_ok=True)
+        return folder / f"forward-{name}.log"
+
+    def attendants(self) -> Sequence[tuple[str, int]]:
+        """The commands that lead to the hosts' engines."""
+        return [(way.name, way.pid) for way in self._ways if way.pid is not None]
+
+    def _create_network(self, node: int) -> Network:
+        return self._engine_of(node).create_network(self._name("net"), labels=self._labels())
+
     def _start_pod(self, node: int) -> None:
+        engine = self._engine_of(node)
         link = self._create_link(node)
         server = self._pool.submit(self._create_server, node, link)
-        self._engine.start(link)
-        state = self._engine.state(link)
-        ip = state.addresses.get(self._network.name, "") if state else ""
+        engine.start(link)
+        state = engine.state(link)
+        ip = state.addresses.get(self._networks[node].name, "") if state else ""
         if not ip:
             raise ClusterError(f"{link.name} has no address in its network")
         name = f"{self.node_name(node)}-link"
-        # Not published: a port costs the engine a process and rules of the firewall.
-        pod = Pod(node, link, LinkServer(name, ip, API_PORT), ip)
+        # Not published here: a port costs the engine a process and rules of the firewall.
+        api = (ip, API_PORT)
+        if self.plan.hosts:
+            ip = self.plan.hosts[node - 1].address
+            api = (ip, self._block.base + API + node)
+        pod = Pod(node, link, LinkServer(name, *api), ip)
         self._pods[node] = pod
         pod.server = server.result()
-        self._engine.start(pod.server)
+        engine.start(pod.server)
         self._poll(pod.links.check_up, START_LIMIT_S, f"{name}: Toxiproxy does not answer")
         pod.links.populate(self._client_links(node))
 
@@ -348,7 +419,10 @@ class Pods(LinkContainers):
         ]
 
     def _link_part(self, node: int) -> Part:
-        published = {CLIENT_PORTS + group: [self.address(group, node)] for group in self._groups}
+        published = {
+            **{CLIENT_PORTS + group: [self.address(group, node)] for group in self._groups},
+            **(self._published_besides(node) if self.plan.hosts else {}),
+        }
         return Part(
             f"{self.node_name(node)}-link",
             self._image("toxiproxy"),
@@ -358,6 +432,14 @@ class Pods(LinkContainers):
             ports=published,
             ready=http_ok(API_PORT, "/version", "version"),
         )
+
+    def _published_besides(self, node: int) -> Ports:
+        """What is reached by a pod's own address where all are on one engine."""
+        at = self.plan.hosts[node - 1].address
+        inside = [self.port(node)]
+        inside += [self.peer_port(which, node) for which in range(len(self.peers))]
+        api = {API_PORT: [(at, self._block.base + API + node)]}
+        return {**api, **{port: [(at, port)] for port in inside}}
 
     def _server_part(self, node: int) -> Part:
         runs = self.server(node)
@@ -386,7 +468,7 @@ class Pods(LinkContainers):
             all_links = [*self._client_links(node), *(link for group in peers for link in group)]
             server = self._server_part(node)
             now = {
-                path: self._engine.read_folder(self._server(node), path)[path]
+                path: self._engine_of(node).read_folder(self._server(node), path)[path]
                 for path in server.files
             }
             link = self._link_part(node)
@@ -399,12 +481,12 @@ class Pods(LinkContainers):
 
     def _create_link(self, node: int) -> Container:
         part = self._link_part(node)
-        return self._engine.create_container(
+        return self._engine_of(node).create_container(
             part.image,
             self._name(part.name),
             entrypoint=part.entrypoint,
             env=part.env,
-            network=self._network,
+            network=self._networks[node],
             shares_memory=True,
             ports=part.ports,
             labels=self._labels(),
@@ -414,7 +496,7 @@ class Pods(LinkContainers):
         if self._given_up.is_set():
             raise ClusterError(f"{self.node_name(node)} is not made again: the cluster is going")
         part = self._server_part(node)
-        return self._engine.create_container(
+        return self._engine_of(node).create_container(
             part.image,
             self._name(part.name),
             entrypoint=part.entrypoint,
@@ -431,7 +513,7 @@ class Pods(LinkContainers):
         if node not in self._killed:
             raise ClusterError(f"{self.node_name(node)} runs: kill it before it is wiped")
         pod = self._pods[node]
-        self._log_and_remove(self._engine, self._server(node))
+        self._log_and_remove(self._engine_of(node), self._server(node))
         pod.links.forget_synced()
         pod.server = None
         pod.server = self._create_server(node, pod.link)
@@ -450,7 +532,7 @@ class Pods(LinkContainers):
         for pod in self._pods.values():
             with suppress(EngineError):
                 if pod.server is not None:
-                    said = self._engine.last_words(pod.server, LOG_LINES).strip()
+                    said = self._engine_of(pod.node).last_words(pod.server, LOG_LINES).strip()
                     lines += f"\n{self.node_name(pod.node)} said last:\n{said}"
         return lines
 

@@ -14,7 +14,7 @@ from functools import partial
 from typing import TypeVar
 
 from lockbench.clusters.base import HARNESS, Cluster, ClusterError, Cut, Edge, Led, Shape
-from lockbench.clusters.engine.docker import Act, EngineError, EngineUnreachable
+from lockbench.clusters.engine.docker import EngineError, EngineUnreachable
 from lockbench.clusters.engine.removal import left_behind
 from lockbench.clusters.pods import links
 from lockbench.clusters.pods.launch import START_LIMIT_S, LinkContainers
@@ -80,10 +80,6 @@ class LinkedCluster(LinkContainers, Cluster):
         except KeyboardInterrupt:
             self._remove_all()
             raise
-
-    def acts(self) -> Sequence[Act]:
-        """What was done to its containers from here."""
-        return self._engine.acts
 
     # --- capabilities: probes ---
 

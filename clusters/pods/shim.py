@@ -51,7 +51,7 @@ class ClockedPods(PodCluster):
         self._each(chosen, lambda node: self._pods[node].links.set_clock(offset_ns))
 
     def clock_offset_s(self, node: int, timeout_s: float) -> float:
-        """As exact as half the time that the question took."""
+        """As exact as half the time that the question took. The machine is that of the server."""
         self._known(node)
         try:
             before = time.time()
@@ -59,7 +59,8 @@ class ClockedPods(PodCluster):
             after = time.time()
         except PROBE_FAILURES as error:
             raise ClusterError(f"{self.node_name(node)} does not tell its time: {error}") from error
-        return found - (before + after) / 2
+        least_ns, most_ns = self._engine_of(node).ahead_ns
+        return found - (before + after) / 2 - (least_ns + most_ns) / 2 / NS
 
 
 class SyncingPods(PodCluster):
@@ -82,4 +83,4 @@ class SyncingPods(PodCluster):
 
     def _lose_unsynced(self, node: int) -> int:
         synced = self._pods[node].links.synced()
-        return self._engine.cut_files(self._server(node), self.data, synced)
+        return self._engine_of(node).cut_files(self._server(node), self.data, synced)

@@ -109,7 +109,7 @@ class RedisNodes(RedisPods):
             missing = f"{name} lost its power, and the end of its file"
             return ServerLog(server, name, (), lost, missing)
         try:
-            changes = aof.changes(self._engine.read_folder(self._server(node), DATA))
+            changes = aof.changes(self._engine_of(node).read_folder(self._server(node), DATA))
         except aof.UnreadableFile as error:
             return ServerLog(server, name, (), lost, f"{name}: {error}")
         except EngineError as error:
@@ -152,6 +152,7 @@ TOPOLOGIES = tuple(
         settings=settings,
         make=by_image(RedisNodes, OurRedisNodes, settings=settings),
         quorum=False,
+        over_hosts=True,
     )
     for name, sizes, default_size in (("redis", (1, 3, 5), 1), ("redlock", (3, 5, 7), 5))
     for variant, settings in (("", SETTINGS), ("-fsync", FSYNC_SETTINGS))

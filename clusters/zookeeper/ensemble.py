@@ -119,7 +119,7 @@ class ZooKeeperCluster(PodCluster, ZooKeeperServers):
         if leader is None:
             raise ClusterError("zookeeper has no leader whose transaction log could be read")
         try:
-            files = self._engine.read_folder(self._server(leader), f"{DATA}/version-2")
+            files = self._engine_of(leader).read_folder(self._server(leader), f"{DATA}/version-2")
             changes = txnlog.changes(files)
         except (txnlog.UnreadableLog, struct.error) as error:
             missing = f"{self.node_name(leader)}: {error}"
@@ -191,4 +191,5 @@ TOPOLOGY = Topology(
     settings=SETTINGS,
     make=make,
     quorum=True,
+    over_hosts=True,
 )

@@ -1,15 +1,20 @@
-"""What a lock of a MariaDB session is expected to do under each fault, and who says so."""
+"""What a lock on MariaDB is expected to do under each fault, and who says so: ``MARIADB`` one of a
+session, ``LEASE_ROW`` one that is written in a row with the end of its time.
+"""
 
 from __future__ import annotations
 
 from lockbench.locks.base import ANY, Expectation
+from lockbench.locks.redis.expectations import NAPPING_HOLDER, PAUSED_HOLDER
 from lockbench.locks.shared.expectations import (
+    BY_MONOTONIC_CLOCK,
     CUT,
     SERVER_CLOCKS,
     SLOW_LINKS,
     UNMINDED,
     Faults,
     breaks,
+    grants_twice,
     holds,
     may_break,
     may_grant_twice,
@@ -40,6 +45,29 @@ _HELD_ON = (
 MARIADB: Faults = {
     **dict.fromkeys(_HELD_ON, holds(SESSION_DOC)),
     **dict.fromkeys((*CUT, "reset", "kill", "restart", "rolling-restart"), _NOTICED_LATE),
+}
+
+_WRITTEN = (
+    "https://mariadb.com/docs/server/server-usage/storage-engines/innodb/innodb-system-variables"
+    "#innodb_flush_log_at_trx_commit: with 1 'a flush to disk is performed … after each "
+    "transaction'; a lease is a row and outlives its server"
+)
+_CLOCK_DOC = (
+    "https://mariadb.com/docs/server/reference/sql-functions/date-time-functions/utc_timestamp: "
+    "the server's date and time, which an operator or NTP may set"
+)
+
+LEASE_ROW: Faults = {
+    "client-pause": PAUSED_HOLDER,
+    "client-gc": NAPPING_HOLDER,
+    **BY_MONOTONIC_CLOCK,
+    **dict.fromkeys(
+        ("client-kill", "pause", "reset", "reply-lost", "kill", "restart", "rolling-restart"),
+        holds(_WRITTEN),
+    ),
+    **dict.fromkeys((*CUT, *SLOW_LINKS), holds(_WRITTEN)),
+    "clock-jump": grants_twice(_CLOCK_DOC),
+    **dict.fromkeys(("clock-drift", "clock-strobe"), may_grant_twice(_CLOCK_DOC)),
 }
 
 _NOTHING_TO_BREAK = {

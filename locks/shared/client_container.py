@@ -23,6 +23,7 @@ from typing import Any, Final
 from lockbench.clusters import images
 from lockbench.clusters.engine import client_containers as clients
 from lockbench.clusters.engine.docker import Engine, EngineError
+from lockbench.clusters.libraries import PHP
 from lockbench.locks.base import Address, LockUnusableError, Observer
 from lockbench.locks.shared import pins
 from lockbench.locks.shared.client_programs import Program
@@ -138,5 +139,7 @@ def check_version(image: str, hello: Mapping[str, Any]) -> None:
     """Raises SidecarError where the library that a hello names is pinned to another version."""
     name, version = hello["library"], hello["version"]
     pinned = pins.of_image(image).get(name, version)
-    if version != pinned:
+    # Debian's mirror has one version at a time: what was built with another one says so in what is
+    # recorded of its image (``differs``).
+    if version != pinned and images.recipes()[image].language is not PHP:
         raise SidecarError(f"is {name} {version}, not {pinned} as pinned: build the image anew")

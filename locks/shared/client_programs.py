@@ -1,8 +1,8 @@
 """How a program in a client image uses a library: what it calls, what it sets. Locks declare it.
 
-This is a description for reports. The programs are in Go, Java and Node, beside the declarations,
-and do not read it. A test holds it to their sources: every setting must be named there. Whatever is
-not listed is the library's default.
+This is a description for reports. The programs are in Go, Java, Node and PHP, beside the
+declarations, and do not read it. A test holds it to their sources: every setting must be named
+there. Whatever is not listed is the library's default.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ GO_IMAGE: Final = "go-sidecar"
 GO_CLIENTS: Final = "go"  # ``System.client_family`` of one lock for each system
 JVM_IMAGE: Final = "jvm-sidecar"
 NODE_IMAGE: Final = "node-sidecar"
+PHP_IMAGE: Final = "php-sidecar"
 THE_LEASE: Final = "the lease"
 LIMIT: Final = "the client timeout"
 

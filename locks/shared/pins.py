@@ -3,8 +3,9 @@
 ``go.mod`` has every module that a program of Go is made of (the build runs with ``-mod=readonly``,
 ``go.sum`` has their hashes). ``artifacts.sha256`` has every file that the artifacts of each
 ``requirements.maven`` come to, the build fails where one differs. ``package-lock.json`` has every
-package of npm, with hashes, and is all that ``npm ci`` installs. ``requirements.txt`` pins an
-environment of Python, with hashes.
+package of npm, with hashes, and is all that ``npm ci`` installs. ``debian.lock`` has every package
+that the program of PHP needs beyond the base, with hashes. ``requirements.txt`` pins an environment
+of Python, with hashes.
 
 Guarantees the name that the library itself goes by: a module's path, ``group:artifact`` of what was
 asked for, a package's name. Files whose names end in more than a version keep that as part of it.
@@ -20,6 +21,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from lockbench.clusters import images
+from lockbench.clusters.libraries import PHP
 
 
 def of_image(image: str) -> dict[str, str]:
@@ -31,6 +33,8 @@ def of_image(image: str) -> dict[str, str]:
         return artifacts(images.recipes()[image].wanted(), files.read_text(encoding="utf-8"))
     if (lock := folder / "package-lock.json").is_file():
         return npm_packages(lock.read_text(encoding="utf-8"))
+    if images.recipes()[image].language is PHP:
+        return debian_packages(images.locked(image))
     return {}
 
 
@@ -89,6 +93,11 @@ def npm_packages(text: str) -> dict[str, str]:
             name = path.rpartition("node_modules/")[2]
             found.setdefault(name, set()).add(package["version"])
     return {name: ", ".join(sorted(versions)) for name, versions in found.items()}
+
+
+def debian_packages(text: str) -> dict[str, str]:
+    """Package → version of lines of debian.lock without the image's name."""
+    return dict(line.split()[:2] for line in text.splitlines())
 
 
 def requirements(path: Path) -> dict[str, str]:

@@ -73,6 +73,7 @@ class Planned(Part, frozen=True):
     cluster: Name | None = None  # the file that names a cluster of somebody else
     resource: Name | None = None  # the store that the lock guards, with its guard
     machines: Name | None = None  # the file that names machines beside this one
+    hosts: Name | None = None  # the file that names engines, one for each node
     injections: Annotated[tuple[Injection, ...], Meta(max_length=1000)] = ()
 
 

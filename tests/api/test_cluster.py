@@ -31,6 +31,7 @@ from lockbench import (
 from lockbench.cli.break_by_hand import plain_recipe
 from lockbench.clusters.engine.docker import Engine
 from lockbench.clusters.registry import topologies
+from lockbench.locks.registry import systems
 from lockbench.locks.use import Client, NotAcquired
 from lockbench.nemesis import by_hand
 from lockbench.nemesis.faults.pause import Pause
@@ -243,6 +244,7 @@ print(os.getpid())
     [
         pytest.param(name, marks=[] if name in QUICK else [pytest.mark.long])
         for name in topologies()
+        if any(name in system.topologies for system in systems().values())
     ],
 )
 def test_what_was_written_is_gone_once_it_is_emptied(topology: str) -> None:

@@ -68,6 +68,7 @@ class FakeContainers:
     events: list[Event] = field(default_factory=list)
     running: dict[str, Running] = field(default_factory=dict)
     lost: str | None = None
+    host: str = ""
 
     def unexplained(self) -> list[Event]:
         return self.events

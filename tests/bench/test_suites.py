@@ -86,9 +86,9 @@ def test_a_variant_has_fewer_faults_than_the_lock_that_it_varies() -> None:
     assert all(system.variant for name, system in systems().items() if name.endswith("-safe"))
 
 
-def test_the_full_suite_fits_into_four_hours_and_every_fault_into_its_case() -> None:
+def test_the_full_suite_fits_into_a_night_and_every_fault_into_its_case() -> None:
     full = suites.suite("full", seed=5)
-    assert full.expected_s <= 4 * 3600
+    assert full.expected_s <= 4.5 * 3600
     for c in full.cases:
         assert c.time_limit_s >= plan.needed_s(c, c.injections)
 

@@ -78,6 +78,8 @@ class FakeStream:
 class FakeEngine:
     """Tells what is put into ``now``; remembers ``before``. None ends the stream."""
 
+    host = ""
+
     def __init__(self) -> None:
         self.now: queue.Queue[Event | None] = queue.Queue()
         self.before: list[Event] = []
@@ -149,6 +151,14 @@ def test_what_was_gone_before_anybody_looked_is_found() -> None:
     gone = act(1, "start", container="b")
     for ours, found in ((gone,), ["destroy"]), ((gone, act(2, "destroy", container="b")), []):
         assert [one.action for one in watched(FakeEngine(), *ours).unexplained()] == found
+
+
+def test_what_is_on_the_engine_of_another_host_is_not_missed_here() -> None:
+    there = replace(act(1, "start", container="b"), host="a")
+    assert watched(FakeEngine(), there).unexplained() == []
+    engine = FakeEngine()
+    engine.host = "a"
+    assert [one.action for one in watched(engine, there).unexplained()] == ["destroy"]
 
 
 def test_a_link_that_somebody_takes_off_its_network_is_found() -> None:

@@ -1,4 +1,4 @@
-"""Folders of libraries in Go, Java and Node: what they bring into an image, and what is refused."""
+"""Folders of libraries in other languages: what they bring into an image, what is refused."""
 
 from __future__ import annotations
 
@@ -147,6 +147,7 @@ def test_another_version_of_a_requirement_is_written_in_its_place(
         ),
         ({"added.js": ""}, r"added has no requirements\.npm that says what it needs: package@v"),
         ({"requirements.npm": "a@^1.0.0"}, r"added/requirements\.npm: 'a@\^1\.0\.0' is not pack"),
+        ({"requirements.debian": "php-a (>= 1)"}, r"'php-a \(>= 1\)' is not a package of Debian"),
     ],
 )
 def test_a_folder_that_is_not_whole_is_told_in_a_sentence(
@@ -155,6 +156,7 @@ def test_a_folder_that_is_not_whole_is_told_in_a_sentence(
     for name, text in files.items():
         (added / name).write_text(text)
     kinds = {"go": "go", "mod": "go", "java": "jvm", "maven": "jvm", "js": "node", "npm": "node"}
+    kinds |= {"php": "php", "debian": "php"}
     image = f"{kinds[next(iter(files)).rpartition('.')[2]]}-sidecar"
     engine = Mock(spec=Engine)
     images.fingerprint(image)  # it has a name, so that whoever asks for it can be told

@@ -202,6 +202,7 @@ def test_clients_are_what_recipes_import_and_the_load_does_not() -> None:
             ["bsm-redislock-safe", "etcd-concurrency", "go-zookeeper", "redsync-safe"],
         ),
         (["clusters/images/npm/Dockerfile"], ["node-redlock", "node-redlock-5"]),
+        (["clusters/images/php-sidecar/main.php"], ["symfony-pdo", "symfony-postgresql"]),
     ],
 )
 def test_a_change_is_about_the_locks_whose_files_it_touches(

@@ -1,4 +1,4 @@
-"""What the libraries of Go, of the JVM and of Node promise, beside what their servers keep.
+"""What the libraries of Go, of the JVM, of Node and of PHP promise, beside what servers keep.
 
 A proxy delays one message of an acquire after the other. However late a message is, the promise is
 not later than the server's own end of the lease or the session. It is early by no more than what
@@ -191,7 +191,7 @@ LONG = pytest.mark.long
 ON_ONE = ("bsm-redislock", "redsync", "redisson-rlock-safe", "node-redlock-5-safe")
 ON_ONE_TOO = (
     *("redisson-rlock-lease", "redisson-fair", "redisson-fenced", "redisson-spin"),
-    *("node-redlock-safe", "sesamecare-redlock-safe"),
+    *("node-redlock-safe", "sesamecare-redlock-safe", "symfony-redis-safe"),
 )
 # They subtract a hundredth of the lease.
 MINUS_DRIFT = ("redsync", "node-redlock-safe", "node-redlock-5-safe", "sesamecare-redlock-safe")

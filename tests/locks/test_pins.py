@@ -81,6 +81,7 @@ def test_the_images_and_adapters_of_this_tree_have_pins() -> None:
     assert pins.of_image("go-sidecar")["github.com/go-redsync/redsync/v4"].startswith("v4.")
     assert pins.of_image("jvm-sidecar")["org.redisson:redisson"].startswith("4.")
     assert pins.of_image("node-sidecar")["redlock"].startswith("4.")
+    assert pins.of_image("php-sidecar")["php-symfony-lock"].startswith("6.4.")
     assert pins.of_image("redis") == {}
     for adapter in ADAPTERS.glob("*/requirements.in"):
         wanted = pins.requirements(adapter)
@@ -96,7 +97,7 @@ def test_what_is_said_of_a_program_is_in_its_source(name: str) -> None:
     program = library.program
     source, image = library.source.read_text(), images.FOLDER / library.image
     assert library.source.parent.parent == ADAPTERS
-    sources = {".go", ".java", ".js", ".sh"}
+    sources = {".go", ".java", ".js", ".php", ".sh"}
     shared = "".join(path.read_text() for path in image.iterdir() if path.suffix in sources)
     for setting in {**program.settings, **program.safe}:
         word = setting if setting.startswith("-X") else re.split(r"\W+", setting)[-1]
@@ -130,6 +131,7 @@ def test_a_program_with_another_version_than_its_pin_is_refused() -> None:
     pinned = pins.of_image("jvm-sidecar")["org.redisson:redisson"]
     check_version("jvm-sidecar", {"library": "org.redisson:redisson", "version": pinned})
     check_version("jvm-sidecar", {"library": "nothing", "version": "1"})
+    check_version("php-sidecar", {"library": "php-symfony-lock", "version": "as of the mirror"})
     with pytest.raises(SidecarError, match=rf"is org\.redisson:redisson 4\.6\.0, not {pinned}"):
         check_version("jvm-sidecar", {"library": "org.redisson:redisson", "version": "4.6.0"})
 

@@ -15,7 +15,6 @@ import pytest
 from rich.console import Console
 
 from lockbench.clusters.engine.docker import Container, ContainerState, EngineError
-from lockbench.clusters.registry import topologies
 from lockbench.locks.registry import systems
 from lockbench.results.errors import BadInput
 from soak import kills
@@ -26,7 +25,8 @@ from soak.kills import KINDS, Attack, Found, Room, attack, enough, plain_lock, t
 from soak.victims import SERVER, SIGNALS, Victims
 from tests.eventually import eventually, one_of
 
-PLACES = sorted(topologies())
+PLAIN = [system for system in systems().values() if system.prepare is None]
+PLACES = sorted({topology for system in PLAIN for topology in system.topologies})
 
 
 # --- what is drawn -------------------------------------------------------------------------------
