@@ -74,6 +74,12 @@ _LATE = (
     "RedissonLock.java: tryLock returns true when the script has set the key, and does not look "
     "how long ago it was sent"
 )
+_SAME_OWNER = (
+    "https://github.com/redisson/redisson/blob/master/redisson/src/main/java/org/redisson/"
+    "RedissonLock.java: the owner of a key is client and thread, and not the hold. An unlock() "
+    "that got no answer in time, and comes to the server after the next tryLock() of the same "
+    "thread, ends that hold"
+)
 _RETRIES_LATER = (
     "https://github.com/redisson/redisson/issues/4822: the reporter saw both sides of a failover "
     "hold a lock"
@@ -170,7 +176,7 @@ def _system(
         connect=library.connect,
         writes_besides="keys and channels whose names begin with redisson_",
         prepare=library.prepare,
-        expectations={**may_be_late(expectations, _LATE), **UNMOVED},
+        expectations={**_released_late(may_be_late(expectations, _LATE), topology), **UNMOVED},
         **{"fence": None, "outcomes": OUTCOMES, "not_owed": _LEASED, "variant": True, **more},
     )
 
@@ -179,6 +185,15 @@ def _system(
 # twice the wait; the script that ends it sets the lease. What an attempt that failed could not
 # take back blocks the key for so long.
 _LEFT_BEHIND_S = 10.0
+
+
+def _released_late(usual: Faults, topology: str) -> Faults:
+    """``usual`` with what an unlock() does that is kept on its way: by a link, or by a server that
+    stands still. Connections are served in any order after it. Of several servers one alone lets
+    nobody in."""
+    let_in = () if topology == "redlock" else ("double-grant", "lost-update")
+    late = may_break(_SAME_OWNER, "linearizable", *let_in, kind="defect")
+    return with_changes(usual, dict.fromkeys(("partition-stall", "pause"), late))
 
 
 def _renewed(usual: Faults) -> Faults:
@@ -213,7 +228,7 @@ SYSTEMS = (
     _RLOCK,
     as_safe(
         _RLOCK,
-        expectations={**_RENEWED, **UNMOVED},
+        expectations={**_released_late(_RENEWED, "redis"), **UNMOVED},
         not_owed=_UNCONNECTED,
         represents=True,
     ),
