@@ -6,6 +6,7 @@ It runs SET NX PX, DEL, PING and the two scripts of the recipes, in threads of i
 
 from __future__ import annotations
 
+import atexit
 import contextlib
 import math
 import socket
@@ -44,8 +45,6 @@ class Close:
 
 
 Action = Reply | Late | Silent | Close
-
-_closed: list[socket.socket] = []  # bound and not listening, until the process ends
 
 
 class FakeRedis:
@@ -242,5 +241,5 @@ def closed_port() -> Address:
     """An address where nobody listens, and which nobody else is given."""
     bound = socket.socket()
     bound.bind(("127.0.0.1", 0))
-    _closed.append(bound)
+    atexit.register(bound.close)
     return Address(*bound.getsockname())

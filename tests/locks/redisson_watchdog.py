@@ -1,4 +1,4 @@
-"""What Redisson's watchdog does, on a real Redis, scene by scene.
+"""What Redisson's watchdog and ``unlock`` do, on a real Redis, scene by scene.
 
     python -m tests.locks.redisson_watchdog SCENE [--times 6] [--history FILE]
 
@@ -8,13 +8,17 @@
 ``pile-up``  A lock is taken and given back 0, 1, 10, 100 times within a third of the watchdog's
              time, then held: how often is it renewed per second, as the server counts?
 
+``late-unlock``  H's unlock() is kept on its way for four leases. It has no answer, the hold ends,
+             and H takes the lock again. W asks when the unlock arrives. Is it granted H's lock?
+
 Prints what happened in each round, ends with 1 when it showed, and writes the operations of the
-first round of ``deleted`` in which it did as JSON Lines.
+first round of ``deleted`` or ``late-unlock`` in which it did as JSON Lines.
 """
 
 from __future__ import annotations
 
 import argparse
+import threading
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -23,8 +27,10 @@ from typing import Any, Final
 from redis import Redis
 
 from lockbench.clusters.base import Killable
-from lockbench.locks.base import Address, NotHeld, new_hold_id, token_of
+from lockbench.locks.base import Address, NotHeld, Unknown, new_hold_id, token_of
 from lockbench.locks.registry import find
+from tests.eventually import eventually
+from tests.locks.delays import DelayingProxy
 from tests.locks.parties import Party, cluster, fault, prepared, rounds, say, written
 
 WATCHDOG_S: Final = 3.0  # renewed every third of it
@@ -32,6 +38,9 @@ LOCK: Final = "redisson-rlock"
 AWAY_S: Final = 0.5
 CYCLES: Final = (0, 1, 10, 100)
 COUNTED_S: Final = 4.0
+LATE_S: Final = 4 * WATCHDOG_S  # an answer is waited for 3 s; then the first hold has to end
+ARRIVES_S: Final = 0.2
+OTHERS: Final = 4  # clients of the same pool of connections
 
 
 def party(name: str, nodes: list[Address], key: str) -> Party:
@@ -119,10 +128,55 @@ def pile_up(history: Path | None) -> bool:
     return max(rates) > 2 * 3 / WATCHDOG_S
 
 
-SCENES: Final[dict[str, Callable[[Path | None], bool]]] = {
+def late_unlock(history: Path | None) -> bool | None:
+    """Whether both held it. None: H's unlock had an answer, or H did not get it again in time."""
+    with cluster("redis", WATCHDOG_S) as servers:
+        server = Address(*servers.addresses(1)[0])
+        key = token_of(new_hold_id())
+        with DelayingProxy(server) as proxy:
+            h, w = parties = [party("H", [proxy.address], key), party("W", [server], key)]
+            others = [party(f"O{n}", [proxy.address], f"{key}-{n}") for n in range(OTHERS)]
+            h.acquire(1)
+            first, begin_ns = h.granted, time.monotonic_ns()
+            proxy.delay("request", proxy.count("request") + 1, LATE_S)
+            unlock = h.release()
+            # The pool's next connection may be the one that the unlock is kept on.
+            asking = [threading.Thread(target=one.acquire, args=[1]) for one in others]
+            for thread in asking:
+                thread.start()
+            # While its key lives, H enters again, and the unlock ends one of two.
+            with Redis(*server) as redis:
+                eventually(lambda: not redis.exists(key), "the first hold did not end")
+            h.acquire(1)
+            again_s = (time.monotonic_ns() - begin_ns) / 1e9
+            time.sleep(max(0.0, LATE_S - ARRIVES_S - again_s))
+            w.acquire(5 * ARRIVES_S)
+            until_ns = h.until_ns()
+            both = w.granted is not None and w.granted_ns < until_ns
+            say(f"H's first unlock: {type(unlock).__name__}; again granted after {again_s:.1f} s")
+            if both:
+                over_s = (until_ns - w.granted_ns) / 1e9
+                say(f"W was granted it {over_s:.2f} s before the end of what H was promised")
+            time.sleep(WATCHDOG_S / 3)
+            for one in (h, w):
+                if one.granted is not None:
+                    say(f"unlock of {one.name}: {one.release()}")
+            if history is not None:
+                times = (begin_ns, begin_ns + int(1e9 * LATE_S))
+                written(history, parties, [fault("latency", ["redis-1"], *times)])
+            for thread in asking:
+                thread.join()
+            for each in (*parties, *others):
+                each.close()
+            told = isinstance(unlock, Unknown) and h.granted is not first and again_s < LATE_S
+            return both if told else None
+
+
+SCENES: Final[dict[str, Callable[[Path | None], bool | None]]] = {
     "deleted": deleted,
     "error": error,
     "pile-up": pile_up,
+    "late-unlock": late_unlock,
 }
 
 

@@ -204,4 +204,4 @@ def test_every_lock_of_an_image_is_declared_and_known_to_it() -> None:
         for image in images.CLIENTS
     }
     for name, library in contained().items():
-        assert f'"{library.lock}"' in sources[library.image], name
+        assert re.search(f"[\"']{library.lock}[\"']", sources[library.image]), name

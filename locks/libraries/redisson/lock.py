@@ -78,7 +78,7 @@ _SAME_OWNER = (
     "https://github.com/redisson/redisson/blob/master/redisson/src/main/java/org/redisson/"
     "RedissonLock.java: the owner of a key is client and thread, and not the hold. An unlock() "
     "that got no answer in time, and comes to the server after the next tryLock() of the same "
-    "thread, ends that hold"
+    "thread, ends that hold (docs/track/redisson-late-unlock.md)"
 )
 _RETRIES_LATER = (
     "https://github.com/redisson/redisson/issues/4822: the reporter saw both sides of a failover "
