@@ -139,13 +139,19 @@ def _unwoken(history: History) -> str | None:
     strike was over."""
     (aimed,) = (o for o in history.objects.values() if o.role == "aimed")
     lease_ns, slack_ns = aimed.lease_ns or 0, aimed.slack_ns or 0
-    ends = {row: _end_ns(history, row, lease_ns, slack_ns) for row in rows_of(history, F.ACQUIRE)}
     healed_ns = {
         servers: max(
             (f.heal_ns[1] for f in history.faults if f.heal_ns and (_of_servers(f) or not servers)),
             default=0,
         )
         for servers in (True, False)
+    }
+    # A new leader gives each lease or session its whole time again, from when it leads
+    # (etcd's lessor, Promote; ZooKeeper's SessionTrackerImpl).
+    led_ns = healed_ns[True] + lease_ns + slack_ns if healed_ns[True] else 0
+    ends = {
+        row: _end_ns(history, row, lease_ns, slack_ns, led_ns)
+        for row in rows_of(history, F.ACQUIRE)
     }
     for row in rows_of(history, F.ACQUIRE, Type.OK, Type.FAIL).tolist():
         key, answered_ns = history.key[row], int(history.complete_ns[row])
@@ -169,9 +175,10 @@ def _of_servers(fault: Fault) -> bool:
     return known is None or known.of_servers
 
 
-def _end_ns(history: History, row: int, lease_ns: int, slack_ns: int) -> int:
+def _end_ns(history: History, row: int, lease_ns: int, slack_ns: int, led_ns: int) -> int:
     """When the hold that an acquire may have led to was certainly over. Who is refused may have
-    been granted something until then, and given it back."""
+    been granted something until then, and given it back. ``led_ns``: until then servers that were
+    struck may have kept what only time ends."""
     if history.type[row] == Type.FAIL:
         return int(history.complete_ns[row])
     same = history.hold == history.hold[row]
@@ -180,8 +187,8 @@ def _end_ns(history: History, row: int, lease_ns: int, slack_ns: int) -> int:
         return int(history.complete_ns[answered].min())
     deaths = (history.f == F.DEATH) & (history.process == history.process[row])
     if deaths.any():
-        return int(history.invoke_ns[deaths].min()) + lease_ns + slack_ns
+        return max(led_ns, int(history.invoke_ns[deaths].min()) + lease_ns + slack_ns)
     promised = same & (history.valid_until_ns != NULL)
     if history.type[row] == Type.OK and promised.any():
-        return int(history.valid_until_ns[promised].max()) + slack_ns
+        return max(led_ns, int(history.valid_until_ns[promised].max()) + slack_ns)
     return FOREVER_NS

@@ -22,7 +22,7 @@ from lockbench.explore.judge import (
 )
 from lockbench.explore.link import Kind
 from lockbench.explore.trial import Place, Played, Strike, Trial
-from lockbench.history.op import F, Fault, Object, Type
+from lockbench.history.op import NULL, F, Fault, Object, Type
 from lockbench.history.recorder import Recorder
 from lockbench.history.recording import write_faults, write_meta
 from lockbench.history.service import How, Service, Tenure, write_service
@@ -123,13 +123,20 @@ def test_hangs_and_errors_are_findings_whatever_is_declared(tmp_path: Path) -> N
     assert "KeyError: 'id'" in shown.why
 
 
-def waited(folder: Path, *, until_s: float, fault: Fault | None = None, **release: Any) -> None:
+def waited(
+    folder: Path,
+    *,
+    until_s: float,
+    fault: Fault | None = None,
+    promised_ns: int = NULL,
+    **release: Any,
+) -> None:
     """A holder from 1 to 2 s, and a waiter from 1.5 s to ``until_s``."""
     aimed = Object(kind="mutex", role="aimed", lease_ns=2 * NS, slack_ns=NS)
     write_meta(folder, {"k": aimed}, wall_minus_monotonic_ns=0)
     recorder = Recorder(folder, 0)
     held = recorder.invoke(0, F.ACQUIRE, "k", hold=1, invoke_ns=NS)
-    recorder.complete(held, Type.OK, complete_ns=NS + 1)
+    recorder.complete(held, Type.OK, complete_ns=NS + 1, valid_until_ns=promised_ns)
     given = recorder.invoke(0, F.RELEASE, "k", hold=1, invoke_ns=2 * NS - 1)
     recorder.complete(given, release.get("ended", Type.OK), complete_ns=2 * NS)
     waits = recorder.invoke(1, F.ACQUIRE, "k", hold=2, invoke_ns=int(1.5 * NS))
@@ -166,6 +173,20 @@ def test_a_waiter_that_had_to_wait(tmp_path: Path, more: dict[str, Any]) -> None
     waited(tmp_path, **more)
     assert judge(tmp_path) is None
     assert not waits_too_long(played(tmp_path))
+
+
+@pytest.mark.parametrize(
+    ("fault", "until_s", "found"),
+    [("leader-changed", 5.9, False), ("leader-changed", 6.6, True), ("late", 5.9, True)],
+)
+def test_a_new_leader_keeps_a_hold_that_only_time_ends_for_a_whole_lease(
+    tmp_path: Path, fault: str, until_s: float, found: bool
+) -> None:
+    """Promised until 3 s, and over at 4 s with the slack; servers struck until 3 s, and then a
+    lease of 2 s and the slack."""
+    struck = Fault(fault, ("node 1",), (NS, NS), (3 * NS, 3 * NS))
+    waited(tmp_path, until_s=until_s, fault=struck, promised_ns=3 * NS, ended=Type.INFO)
+    assert waits_too_long(played(tmp_path)) is found
 
 
 def test_who_is_refused_may_have_held_it_until_then(tmp_path: Path) -> None:
