@@ -47,11 +47,10 @@ def _is_whole(document: Exploration) -> bool:
     for by name has one."""
     system = systems().get(document.lock)
     there = {scenario.name for scenario in document.scenarios}
-    fitting_ones = [] if system is None else [s for s in SCENARIOS.values() if s.fits(system)]
     return (
         document.clients == CLIENTS
-        and bool(fitting_ones)
-        and all(one.name in there for one in fitting_ones)
+        and system is not None
+        and all(one.name in there for one in SCENARIOS.values() if one.fits(system))
     )
 
 
