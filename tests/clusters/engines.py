@@ -98,9 +98,23 @@ class Engines:
             )
 
     def kill(self, name: str) -> None:
-        """Kill the engine of a host; its containers live."""
+        """Kill the engine of a host; its containers live.
+
+        So is its containerd: an engine that finds one alive when it starts waits for it, and one
+        whose engine was killed often answers no more.
+        """
+        exec_root = str(self._folder / name / "exec")
+        ours = [
+            process
+            for process in psutil.process_iter(["name", "cmdline"])
+            if process.info["name"] == "containerd"
+            and any(word.startswith(exec_root) for word in process.info["cmdline"] or ())
+        ]
         self._daemons[name].kill()
         self._daemons[name].wait()
+        for process in ours:
+            process.kill()
+        assert not psutil.wait_procs(ours, END_S)[1]
 
     def is_up(self, number: int) -> bool:
         """Whether the engine of a host answers. AssertionError: it has ended."""
