@@ -30,7 +30,7 @@ that was assumed to remain. A test against a margin instead of zero: Murphy and 
 
 ``tests/results/test_gate.py`` has the rates of false alarms and of slowdowns found, at measured
 noise, under drift, with memory, with half of a job three times noisier, and with biases;
-``docs/regress.md`` has the table that this rule was chosen from.
+``docs/gate.md`` has the table that this rule was chosen from.
 """
 
 from __future__ import annotations
