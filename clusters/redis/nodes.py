@@ -154,6 +154,6 @@ TOPOLOGIES = tuple(
         quorum=False,
         over_hosts=True,
     )
-    for name, sizes, default_size in (("redis", (1, 3, 5), 1), ("redlock", (3, 5, 7), 5))
+    for name, sizes, default_size in (("redis", (1,), 1), ("redlock", (3, 5, 7), 5))
     for variant, settings in (("", SETTINGS), ("-fsync", FSYNC_SETTINGS))
 )

@@ -23,7 +23,7 @@ def case(**changes: object) -> plan.Case:
         ({"clients": -3}, "--clients is -3"),
         ({"keys": 0}, "--keys is 0"),
         ({"time_limit_s": float("nan")}, "--time-limit is nan"),
-        ({"size": 2}, "redis is not offered with 2 nodes"),
+        ({"size": 3}, "redis is not offered with 3 nodes; it is with 1"),
         ({"workload": "mutexx"}, "did you mean mutex"),
         ({"network": "moon"}, "no network is called 'moon'"),
         ({"time_limit_s": 9.0}, "too short for client-pause"),

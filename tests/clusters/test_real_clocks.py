@@ -35,7 +35,7 @@ WRITES = 200
 @pytest.fixture
 def three(start: Start) -> Iterator[OurRedisNodes]:
     """Three nodes whose clocks are true before and after the test."""
-    started = start("redis", 3)
+    started = start("redlock", 3)
     assert isinstance(started, OurRedisNodes)
     yield started
     started.shift_clock(started.nodes, 0)
