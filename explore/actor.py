@@ -32,7 +32,7 @@ from lockbench.history.op import F, Type
 from lockbench.history.recorder import Recorder
 from lockbench.locks.base import Address, Granted, Hold, Lock, Observer
 from lockbench.locks.registry import find
-from lockbench.locks.shared.sidecar import close_shared
+from lockbench.locks.shared.sidecar import close_shared, failures
 from lockbench.workloads.caller import Caller
 
 log = logging.getLogger("lockbench.actor")
@@ -89,6 +89,8 @@ class Actor:
             )
 
         self._holds.clear()
+        if failures():  # of an earlier play
+            close_shared()
         self._recorder = Recorder(Path(order.folder), order.number, segment_records=SEGMENT_RECORDS)
         self._caller = Caller(self._recorder, system, order.pace, connect, lambda _: None)
         return Answer()

@@ -8,8 +8,10 @@ from typing import Final
 
 from lockbench.bench import plan
 from lockbench.explore.faults import FAULTS
+from lockbench.explore.judge import RAISES
 from lockbench.explore.scenarios import SCENARIOS, Scenario
 from lockbench.explore.trial import Place, Strike
+from lockbench.locks.shared.library import library_of
 from lockbench.results.documents import Versions
 from lockbench.results.documents.exploration import Exploration
 from lockbench.results.errors import BadInput, Unfit
@@ -71,6 +73,7 @@ def begun(
 ) -> Exploration:
     """An exploration of which nothing is known yet."""
     case = what.case
+    undeclared = library_of(case.system) is not None and case.system.raises is None
     return Exploration(
         lock=case.lock,
         topology=case.topology,
@@ -81,6 +84,7 @@ def begun(
         at=at,
         versions=versions,
         tree=tree,
+        unjudged=(RAISES,) if undeclared else (),
     )
 
 

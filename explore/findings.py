@@ -11,8 +11,9 @@ from msgspec.structs import replace as evolved
 
 from lockbench.evidence import track
 from lockbench.explore.faults import FAULTS
-from lockbench.explore.judge import HANGS, LOST_WAKEUP, Shown, judged
+from lockbench.explore.judge import HANGS, LOST_WAKEUP, RAISES, Shown, judged
 from lockbench.explore.trial import Place, Played, Setting, Trial, struck
+from lockbench.locks.shared.sidecar import raised
 from lockbench.report.messages import sentence
 from lockbench.results.documents.exploration import EventPlace, Finding
 
@@ -22,11 +23,13 @@ LIVENESS: Final = frozenset({HANGS, LOST_WAKEUP, "leaked-lock"})
 
 def alike(findings: Sequence[Finding], trial: Trial, shown: Shown) -> int | None:
     """The place of the same: at the same event, and of what is declared also at another one of its
-    kind. What shows without a fault is no news of a fault, nor what one fault of a pair has
-    shown alone of the pair."""
+    kind; of an error that is raised wherever it is. What shows without a fault is no news of a
+    fault, nor what one fault of a pair has shown alone of the pair."""
     for place, known in enumerate(findings):
         if known.scenario != trial.scenario:
             continue
+        if known.verdicts == shown.verdicts == (RAISES,) and raised(known.why) == raised(shown.why):
+            return place
         numbered = not (known.declared and shown.declared)
         asked = [_at(s.fault, s.place, numbered=numbered) for s in trial.strikes]
         before = [_at(s.fault, s.place, numbered=numbered) for s in known.strikes]

@@ -21,6 +21,8 @@ from lockbench.history.op import NULL, F, Fault, Type
 from lockbench.history.recorder import PROCESSES_PER_WORKER
 from lockbench.history.recording import read_recording
 from lockbench.locks.base import System
+from lockbench.locks.shared.sidecar import has_ended
+from lockbench.locks.shared.sidecar import raised as error_of
 from lockbench.nemesis.registry import NONE
 
 HANGS: Final = "hangs"
@@ -30,7 +32,10 @@ RELEASED_YET_KEPT: Final = "released-yet-kept"
 LOST_WAKEUP: Final = "lost-wakeup"
 MEANS: Final = {
     HANGS: "a call outlasted its own limit and everything that was done to it",
-    RAISES: "an error came out of the lock that its adapter does not know",
+    RAISES: (
+        "an error came out of the lock that its adapter does not know, or the documentation of its "
+        "library does not name; or the program of the library ended"
+    ),
     DENIED_YET_TAKEN: (
         "the service's own record shows, on as many servers as decide, that a hold which was "
         "refused was never taken away again"
@@ -45,6 +50,7 @@ MEANS: Final = {
     ),
 }
 FOREVER_NS: Final = 2**62
+KILLS: Final = frozenset({"client-killed", "client-gone"})  # the sidecars of a client, too
 # What ``lockbench.workloads.caller`` records of an error that a lock let escape.
 UNEXPECTED: Final = "unexpected: "
 
@@ -112,9 +118,8 @@ def _always(played: Played, history: History, system: System) -> Iterator[tuple[
     """What no declaration excuses: its name, and a sentence."""
     if played.hangs:
         yield HANGS, "; ".join(played.hangs)
-    raised = [error for error in history.errors if error.startswith(UNEXPECTED)]
-    if raised:
-        yield RAISES, raised[0].removeprefix(UNEXPECTED)
+    if raised := next(_raised(played, history, system), None):
+        yield RAISES, raised
     if unwoken := _unwoken(history):
         yield LOST_WAKEUP, unwoken
     record = history.service
@@ -131,6 +136,22 @@ def _always(played: Played, history: History, system: System) -> Iterator[tuple[
         wrong = [h for h in history.hold[rows_of(history, f, ended)].tolist() if left.get(h, 0)]
         if any(left[hold] >= record.quorum for hold in wrong):
             yield name, f"in {record.record}: a hold was {said}"
+
+
+def _raised(played: Played, history: History, system: System) -> Iterator[str]:
+    """The errors that no lock may raise, in words. What an adapter calls a refusal it knows; of a
+    library behind a sidecar the other answers say what was raised."""
+    for error in history.errors:
+        if error.startswith(UNEXPECTED):
+            yield error.removeprefix(UNEXPECTED)
+    killed = bool(played.hangs) or any(FAULTS[s.fault].act in KILLS for s in played.trial.strikes)
+    yield from (error for error in history.errors if has_ended(error) and not killed)
+    if system.raises is None:
+        return
+    for place in dict.fromkeys(history.error[history.type == Type.INFO].tolist()):
+        error = history.errors[place] if place >= 0 else ""
+        if (name := error_of(error)) is not None and name not in system.raises:
+            yield error
 
 
 def _unwoken(history: History) -> str | None:

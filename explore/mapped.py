@@ -39,6 +39,7 @@ def map_of(document: Exploration) -> ExplorationMap:
         took_s=document.took_s,
         ended=document.ended,
         whole=_is_whole(document),
+        unjudged=document.unjudged,
     )
 
 

@@ -210,6 +210,9 @@ class System:
     connect: Connect
     # What the client or the library says → what it means. A test holds recipes to it.
     outcomes: Mapping[str, str]
+    # Of a library behind a sidecar: the errors, by class, that its documentation names, or that of
+    # the client which its user gives it → where. None: what it raises is not judged.
+    raises: Mapping[str, str] | None = None
     expectations: Mapping[str, Mapping[str, Expectation]] = field(default_factory=dict)
     kind: LockKind = "mutex"
     permits: int | None = None  # of a semaphore

@@ -52,6 +52,11 @@ def summary(document: ExplorationMap) -> list[str]:
     said = [first, *(f"not declared: {sentence(finding)}" for finding in news)]
     if declared := len(document.findings) - len(news):
         said.append(f"{times(declared, 'finding')} as the lock's declaration says")
+    if document.unjudged:
+        what = ", ".join(document.unjudged)
+        said.append(
+            f"not judged: {what}, as the errors that the library documents are not declared"
+        )
     return said
 
 

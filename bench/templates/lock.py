@@ -30,6 +30,7 @@ _SYSTEM = System(
         "release() returned": "Released",
         "release() raised anything": "Unknown",
     },
+    raises=None,  # the errors that its documentation names: class → the page that does
     limited=False,  # True if a grant at the library's defaults ends by itself
 )
 

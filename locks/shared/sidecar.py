@@ -19,6 +19,7 @@ import itertools
 import json
 import logging
 import os
+import re
 import socket
 import subprocess
 import threading
@@ -57,6 +58,14 @@ START_S: Final = 30.0  # until the hello
 OVERDUE_S: Final = 5.0  # beyond what a call was to wait, before the sidecar is pinged
 PONG_S: Final = 5.0
 READ_BYTES: Final = 1 << 16
+# An error in the reason of ``unknown``, in Python after the call that it came out of.
+_RAISED: Final = re.compile(
+    r"(?:(?:acquire|release|extend): )?([A-Za-z_]\w*)(?=[:;,]|$)(?:: )?(.*)"
+)
+# What Java's futures wrap an error in. Their message begins with the class of that.
+_WRAPPERS: Final = frozenset({"ExecutionException", "CompletionException"})
+_WRAPPED: Final = re.compile(r"(?:[\w$]+[.$])+(\w+)(?=:|$)")
+_ENDED: Final = re.compile(r"(?:no-effect: )?the sidecar of .+? (?:ended|takes no requests)\b")
 
 log = logging.getLogger("lockbench.sidecar")
 
@@ -418,6 +427,23 @@ def close_shared() -> None:
         while _shared:
             _, one = _shared.popitem()
             one.close()
+
+
+def raised(reason: str) -> str | None:
+    """The class of the error that the reason of an Unknown begins with, without its module or
+    package; of what a future of Java wraps, that of the error inside. None where a sidecar's own
+    words stand there. Errors of Go are values: what stands there is no class."""
+    found = _RAISED.match(reason)
+    if found is None:
+        return None
+    name, message = found.groups()
+    inside = _WRAPPED.match(message) if name in _WRAPPERS else None
+    return inside[1] if inside else name
+
+
+def has_ended(reason: str) -> bool:
+    """Whether a reason says that the process of the sidecar ended, or was killed."""
+    return _ENDED.match(reason) is not None
 
 
 def failures() -> list[str]:

@@ -97,7 +97,8 @@ class Exploration(Document, frozen=True, kw_only=True):
     """``clients``: how many may want the key at once, of a lock that admits one. ``at``: when it
     began (UTC). ``tree``: the digest of the modules that decide what is found.
     ``planned``: how many are to be tried, as far as is known. ``pairs``: of two faults, how many
-    there are, tried or not. ``ended``: everything that was planned was tried."""
+    there are, tried or not. ``ended``: everything that was planned was tried. ``unjudged``: what
+    could not be held against the lock, for want of a declaration."""
 
     lock: Name
     topology: Name
@@ -115,6 +116,7 @@ class Exploration(Document, frozen=True, kw_only=True):
     pairs: Count = 0
     took_s: Seconds = 0.0
     ended: bool = False
+    unjudged: tuple[Name, ...] = ()
 
     @property
     def ref(self) -> str | None:
@@ -145,7 +147,7 @@ class ExplorationMap(Document, frozen=True, kw_only=True):
     with instead of what is pinned (``--with``). ``faults``: what each fault does. ``singles``:
     faults at one event, or at a round of them; ``missed``: of those and of the pairs, how many did
     not come about. ``pairs`` there are, ``pairs_tried`` were tried: the others are like these.
-    ``whole``: of every scenario that fits the lock."""
+    ``whole``: of every scenario that fits the lock. ``unjudged``: as of ``Exploration``."""
 
     lock: Name
     topology: Name
@@ -164,3 +166,4 @@ class ExplorationMap(Document, frozen=True, kw_only=True):
     took_s: Seconds = 0.0
     ended: bool = False
     whole: bool = False
+    unjudged: tuple[Name, ...] = ()

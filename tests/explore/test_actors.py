@@ -13,6 +13,7 @@ from msgspec.structs import replace as evolved
 from lockbench.explore.actors import Actors, Gone
 from lockbench.explore.orders import Acquire, Close, Open, Release
 from lockbench.history.recording import read_recording, write_meta
+from lockbench.locks.shared.sidecar import has_ended
 from lockbench.workloads.fork_server import ForkServer
 from lockbench.workloads.load import Pace
 from tests.locks.fakes import closed_port
@@ -50,6 +51,54 @@ def test_what_it_does_is_recorded(actors: Actors, tmp_path: Path) -> None:
     history = read_recording(tmp_path)
     # There is no hold, so there is nothing to release.
     assert [history.keys[key] for key in history.key] == ["k"]
+
+
+# A lock whose sidecar ends when it is asked for anything.
+SHORT_LIVED = """
+import sys
+from lockbench.locks.base import System
+from lockbench.locks.shared.library import python_path
+from lockbench.locks.shared.sidecar import Sidecar, SidecarLock, shared
+
+LIBRARY = '''
+import os
+from lockbench_sidecar import Client, serve
+class Library(Client):
+    def __init__(self, setup): pass
+    def acquire(self, key, hold, ttl_s, wait_s): os._exit(3)
+    def release(self, hold, lock): pass
+    def close(self): pass
+serve("pip", Library)
+'''
+
+def connect(nodes, **how):
+    command = [sys.executable, "-P", "-c", LIBRARY]
+    made = shared("it", lambda: Sidecar("it", command, {"PYTHONPATH": python_path()}))
+    return SidecarLock(made, nodes, safe=True, **how)
+
+SYSTEM = System(
+    name="short-lived", topologies=("redis",), family="redis", fence=None, waits_by="nothing",
+    source="this test", connect=connect, outcomes={},
+)
+"""
+
+
+def test_a_sidecar_that_has_ended_is_started_anew_for_the_next_play(
+    actors: Actors, tmp_path: Path
+) -> None:
+    (lock := tmp_path / "lock.py").write_text(SHORT_LIVED)
+    actors.raise_to(1)
+    with actors.lent(1) as (actor,):
+        for number in ("1", "2"):
+            (folder := tmp_path / number).mkdir()
+            opening = Open(str(lock), (closed_port(),), PACE, str(folder), 0)
+            for order in (opening, Acquire("k", 0.0), Close()):
+                actor.tell(order)
+                answer = actor.answer(LIMIT_S)
+                assert answer is not None
+                assert not answer.failed
+            write_meta(folder, {}, wall_minus_monotonic_ns=0)
+            assert any(map(has_ended, read_recording(folder).errors))
 
 
 def test_a_frozen_actor_answers_when_it_is_thawed(actors: Actors, tmp_path: Path) -> None:

@@ -30,7 +30,7 @@ from lockbench.explore.command import (
 from lockbench.explore.explorer import explore
 from lockbench.explore.faults import FAULTS, fitting
 from lockbench.explore.findings import alike, on_record
-from lockbench.explore.judge import Shown
+from lockbench.explore.judge import RAISES, Shown
 from lockbench.explore.link import FITTING
 from lockbench.explore.mapped import map_of
 from lockbench.explore.trial import Place, Setting, Strike, Trial, at_event
@@ -211,6 +211,20 @@ def test_what_one_fault_of_a_pair_shows_alone_is_no_other_finding() -> None:
     assert alike(known, Trial("free", (second, second)), SHOWN) is None
 
 
+def test_an_error_is_one_finding_of_a_script_wherever_it_is_raised() -> None:
+    at = Trial("free", (Strike(Place("reply", 1), "reply-lost"),))
+    found = {
+        why: Shown((RAISES,), why, declared=False)
+        for why in ("acquire: KeyError: 1", "release: KeyError: 2", "acquire: TypeError: 1")
+    }
+    first, same, other = found.values()
+    known = [with_(finding("request", 3), verdicts=(RAISES,), why=first.why)]
+    assert alike(known, at, same) == 0
+    assert alike(known, replace(at, scenario="twice"), same) is None
+    assert alike(known, at, other) is None
+    assert alike(known, at, replace(same, verdicts=(RAISES, "leaked-lock"))) is None
+
+
 def test_what_shows_without_a_fault_is_no_news_of_a_fault() -> None:
     usual = Finding(("false-release", "wrong-release"), "", "free", (), True, 6, 6, "000001")
     late = Trial("free", (Strike(Place("request", 5), "late"),))
@@ -354,6 +368,16 @@ def test_other_numbers_of_clients_are_refused_and_no_part_of_the_same_exploratio
     (folder_of(usual, tmp_path, None) / DOCUMENT).write_text(text_of(begun(usual)))
     with pytest.raises(BadInput, match="another exploration"):
         explore_into(few, tmp_path, HERE, lambda _: None)
+
+
+@pytest.mark.parametrize(("lock", "unjudged"), [("redsync", True), ("redis-token", False)])
+def test_a_library_whose_errors_are_not_declared_is_not_acquitted_of_them(
+    lock: str, unjudged: bool
+) -> None:
+    document = begun(asked(lock))
+    assert (document.unjudged == (RAISES,)) == unjudged
+    said = "\n".join(messages.summary(map_of(document)))
+    assert ("not judged: raises" in said) == unjudged
 
 
 def test_only_a_map_of_all_clients_is_whole() -> None:

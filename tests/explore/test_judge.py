@@ -123,6 +123,53 @@ def test_hangs_and_errors_are_findings_whatever_is_declared(tmp_path: Path) -> N
     assert "KeyError: 'id'" in shown.why
 
 
+DOCUMENTED = {"RedisTimeoutException": "https://…"}
+
+
+@pytest.mark.parametrize(
+    ("said", "found"),
+    [
+        ("RedisTimeoutException: no answer", False),
+        ("acquire: RedisTimeoutException", False),
+        ("NullPointerException: null", True),
+        ("acquire: KeyError: 'lease'", True),
+        ("ExecutionException: a.b.RedisTimeoutException: no answer", False),
+        ("ExecutionException: a.b.StatusRuntimeException: NOT_FOUND", True),
+        ("Lock() has not returned", False),  # in the adapter's own words
+        ("the sidecar of x ended (x 1.0)", True),
+        ("the sidecar of x takes no requests: [Errno 32] Broken pipe (x 1.0)", True),
+        ("the sidecar of x was closed (x 1.0)", False),
+    ],
+)
+def test_what_a_library_raises_is_held_against_its_documentation(
+    tmp_path: Path, said: str, found: bool
+) -> None:
+    recorded(tmp_path, (F.ACQUIRE, Type.INFO, said))
+    shown = judged(played(tmp_path), find("redis-token").derived(raises=DOCUMENTED))
+    assert (shown is not None) == found
+    if found:
+        assert isinstance(shown, Shown)
+        assert (shown.verdicts, shown.declared, shown.why) == ((RAISES,), False, said)
+
+
+def test_what_an_adapter_takes_for_a_refusal_is_known_to_it(tmp_path: Path) -> None:
+    recorded(tmp_path, (F.ACQUIRE, Type.FAIL, "no-effect: NullPointerException: null"))
+    assert judged(played(tmp_path), find("redis-token").derived(raises=DOCUMENTED)) is None
+
+
+def test_errors_of_a_library_that_declares_none_are_not_judged(tmp_path: Path) -> None:
+    recorded(tmp_path, (F.ACQUIRE, Type.INFO, "NullPointerException: null"))
+    assert judge(tmp_path) is None
+    nothing = judged(played(tmp_path), find("redis-token").derived(raises={}))
+    assert isinstance(nothing, Shown)
+
+
+@pytest.mark.parametrize("fault", ["client-killed", "client-gone"])
+def test_who_is_killed_loses_its_sidecar(tmp_path: Path, fault: str) -> None:
+    recorded(tmp_path, (F.ACQUIRE, Type.INFO, "the sidecar of x ended (x 1.0)"))
+    assert judged(played(tmp_path, fault), find("redis-token")) is None
+
+
 def waited(
     folder: Path,
     *,

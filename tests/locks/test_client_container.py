@@ -16,10 +16,10 @@ import pytest
 from lockbench.clusters import images
 from lockbench.clusters.engine import client_containers as clients
 from lockbench.clusters.engine.docker import Engine
-from lockbench.locks.base import Address, NoObserver, Released, Unknown
+from lockbench.locks.base import Address, Denied, NoObserver, Released, Unknown
 from lockbench.locks.shared.client_container import WORD, WORKER, ContainerSidecar
 from lockbench.locks.shared.client_programs import GO_IMAGE as GO
-from lockbench.locks.shared.sidecar import Sidecar, SidecarError, SidecarLock
+from lockbench.locks.shared.sidecar import Sidecar, SidecarError, SidecarLock, raised
 from tests.eventually import eventually
 from tests.locks.asking import granted, said, take
 from tests.locks.test_pins import contained
@@ -78,6 +78,26 @@ def test_the_program_of_the_image_serves(opened: list[Sidecar], image: str) -> N
     lock = client(opened[0])
     assert isinstance(lock.release(granted(lock).hold), Released)
     assert re.fullmatch(r"\S+ v?[\d.]+\S*", opened[0].library)
+
+
+@pytest.mark.parametrize(
+    ("image", "lock", "error"),
+    [
+        ("jvm-sidecar", "shedlock-postgres", "SQLTransientConnectionException"),
+        ("node-sidecar", "node-redlock", "LockError"),
+        ("php-sidecar", "symfony-redis", "RedisException"),
+        (GO, "bsm-redislock", None),
+    ],
+)
+def test_an_error_is_named_by_its_class_where_it_has_one(
+    opened: list[Sidecar], image: str, lock: str, error: str | None
+) -> None:
+    """As ``explore`` compares it with what the library documents; nobody is there to connect to."""
+    opened.append(ContainerSidecar(image, lock))
+    answer = take(client(opened[0]))
+    assert isinstance(answer, Denied)
+    *_, words = re.split(r"no-effect: |there is no table: ", answer.reason)
+    assert raised(words) == error, answer
 
 
 @pytest.mark.parametrize(

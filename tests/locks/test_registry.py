@@ -60,6 +60,23 @@ def test_every_declaration_is_complete(system: System) -> None:
     assert (expectation(system, "none", "fence-order").expected == "n/a") == (system.fence is None)
 
 
+def test_errors_are_declared_of_libraries_whose_errors_have_a_class() -> None:
+    """A library of Go returns values; what it panics with ends its program."""
+    declared: dict[str, set[bool]] = {}
+    for system in registry.systems().values():
+        if library := library_of(system):
+            image = getattr(library, "image", "python")
+            declared.setdefault(image, set()).add(system.raises is not None)
+        else:
+            assert system.raises is None, "in-process, its adapter maps what it knows"
+        for name, source in (system.raises or {}).items():
+            assert name.isidentifier()
+            assert source.startswith("https://")
+    assert declared.pop(GO_IMAGE) == {False}
+    assert len(declared) == 4
+    assert all(one == {True} for one in declared.values()), declared
+
+
 def test_each_system_has_one_lock_for_the_comparison() -> None:
     """All by clients of one language behind one sidecar, so that these cost alike."""
     compared = [system for system in registry.systems().values() if system.client_family]

@@ -183,6 +183,45 @@ def test_what_a_library_raises_is_a_refusal_only_where_it_says_so(start: Start) 
     assert lock.release(stuck.hold) == NotHeld()  # its lock object is gone
 
 
+@pytest.mark.parametrize(
+    ("reason", "error"),
+    [
+        ("acquire: TimeoutError: two lines", "TimeoutError"),
+        ("release: gaierror: [Errno -2] Name or service not known", "gaierror"),
+        ("release: GaveUp", "GaveUp"),
+        ("ReleaseUnlockedLock, 2 nodes in error: TimeoutError", "ReleaseUnlockedLock"),
+        ("TimeoutException: null", "TimeoutException"),
+        ("LockReleasingException: Failed; RedisException: read", "LockReleasingException"),
+        ("ExecutionException: io.grpc.StatusRuntimeException: NOT_FOUND", "StatusRuntimeException"),
+        ("ExecutionException: java.util.concurrent.TimeoutException", "TimeoutException"),
+        ("ExecutionException: a.KeeperException$NoNodeException: x", "NoNodeException"),
+        ("ExecutionException: null", "ExecutionException"),
+        ("node #0: EOF node #1: EOF", None),
+        ("read tcp 127.0.0.1:1->127.0.0.1:2: i/o timeout", None),
+        ("rpc error: code = Unavailable desc = error reading from server: EOF", None),
+        ("Lock() has not returned, and the name of its node is not known", None),
+        ("extend() returned False", None),
+        ("the sidecar of x ended (pip 1.0)", None),
+        ("", None),
+    ],
+)
+def test_the_class_of_an_error_stands_first_in_its_reason(reason: str, error: str | None) -> None:
+    assert sidecar.raised(reason) == error
+
+
+def test_an_error_and_an_end_are_recognised_in_what_is_answered(start: Start) -> None:
+    lock = client(start(LIBRARY))
+    said = take(lock, "raises")
+    assert isinstance(said, Unknown)
+    assert sidecar.raised(said.reason) == "TimeoutError"
+    assert not sidecar.has_ended(said.reason)
+    ended, later = take(lock, "dies"), take(lock, "k")
+    assert isinstance(ended, Unknown)
+    assert isinstance(later, Denied)
+    assert sidecar.has_ended(ended.reason)
+    assert sidecar.has_ended(later.reason)
+
+
 def test_a_library_that_makes_no_client_is_unusable(start: Start) -> None:
     one = start(LIBRARY)
     with pytest.raises(LockUnusableError, match="x does not make a client: OSError: it cannot be"):

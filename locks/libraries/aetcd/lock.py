@@ -21,6 +21,21 @@ DOC = "https://aetcd.readthedocs.io/en/latest/reference/client.html#aetcd.client
 _SOURCE = "https://github.com/martyanov/aetcd/blob/master/aetcd/locks.py"
 _LATE = f"{_SOURCE}: acquire() does not look at the clock when the transaction is answered"
 _LEASE_FIRST = f"{_SOURCE}: every try begins with a lease; while that answer is missing, it waits"
+_ERRORS = dict.fromkeys(
+    (
+        "ClientError",
+        "ConnectionFailedError",
+        "ConnectionTimeoutError",
+        "DuplicateLeaseError",
+        "InternalError",
+        "InvalidArgumentError",
+        "PreconditionFailedError",
+        "RevisionCompactedError",
+        "UnauthenticatedError",
+        "WatchTimeoutError",
+    ),
+    "https://github.com/martyanov/aetcd/blob/master/aetcd/exceptions.py",
+)
 _PLAIN = Library(__file__)
 
 _SYSTEM = System(
@@ -42,6 +57,7 @@ _SYSTEM = System(
         "refresh() returned a TTL of 0": "NotHeld",
         "anything raised": "Unknown",
     },
+    raises=_ERRORS,
     not_owed=ERRORS_SAY_LITTLE,
     expectations=may_be_late(ETCD, _LATE),
     asks_first=_LEASE_FIRST,

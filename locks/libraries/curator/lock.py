@@ -65,6 +65,38 @@ _EXPECTATIONS = with_changes(
     UNMOVED,
 )
 
+_API = "https://curator.apache.org/apidocs/org/apache/curator/framework/recipes/locks"
+_THROWS = (
+    f"{_API}/InterProcessLock.html: 'Exception – ZK errors, connection interruptions', which are "
+    "https://zookeeper.apache.org/doc/r3.9.3/apidocs/zookeeper-server/org/apache/zookeeper/"
+    "KeeperException.html"
+)
+_RAISES = {
+    **dict.fromkeys(
+        (
+            "APIErrorException",
+            "AuthFailedException",
+            "BadVersionException",
+            "ConnectionLossException",
+            "CuratorConnectionLossException",  # one of these
+            "NoAuthException",
+            "NodeExistsException",
+            "NoNodeException",
+            "NotEmptyException",
+            "OperationTimeoutException",
+            "RequestTimeoutException",
+            "SessionExpiredException",
+            "SessionMovedException",
+            "SystemErrorException",
+        ),
+        _THROWS,
+    ),
+    **dict.fromkeys(
+        ("IllegalMonitorStateException", "InterruptedException"),
+        f"{_API}/InterProcessMutex.html: release",
+    ),
+}
+
 OUTCOMES = {
     "acquire() returned true": "Granted",
     "acquire(0) returned false": "Denied: held",
@@ -112,6 +144,7 @@ _DEAF_SYSTEM = System(
     connect=_DEAF.connect,
     prepare=_DEAF.prepare,
     outcomes=OUTCOMES,
+    raises=_RAISES,
     expectations=_EXPECTATIONS,
     not_owed={
         "a_server_that_is_not_there_has_no_effect": (

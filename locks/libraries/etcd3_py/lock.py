@@ -29,6 +29,29 @@ _LOOKS_FIRST = (
     f"{DOC}/blob/master/etcd3/stateful/lock.py: acquire() first looks whether the key is there; "
     "while that answer is missing, nothing is written"
 )
+_RAISES = {
+    **dict.fromkeys(
+        ("EtcdLockAcquireTimeout", "EtcdLockError"), f"{DOC}/blob/master/etcd3/stateful/lock.py"
+    ),
+    **dict.fromkeys(
+        (
+            "Etcd3Exception",
+            "ErrKeyNotFound",
+            "ErrLeaseExist",
+            "ErrLeaseNotFound",
+            "ErrNoLeader",
+            "ErrNotLeader",
+            "ErrStopped",
+            "ErrTimeout",
+            "ErrTimeoutDueToConnectionLost",
+            "ErrTimeoutDueToLeaderFail",
+            "ErrTooManyRequests",
+            "ErrUnhealthy",
+            "ErrUnknownError",
+        ),
+        f"{DOC}/blob/master/etcd3/errors/go_etcd_rpctypes_error.py",
+    ),
+}
 _LIBRARY = Library(__file__)
 
 SYSTEM = System(
@@ -48,6 +71,7 @@ SYSTEM = System(
         "release() returned": "Released",
         "release() raised anything": "Unknown",
     },
+    raises=_RAISES,
     expectations=with_verdicts(
         ETCD,
         {

@@ -35,6 +35,18 @@ _LEASE_FIRST = (
     "with a lease; while that answer is missing, nothing is locked"
 )
 
+_ERRORS = dict.fromkeys(
+    (
+        "ApiVersionDiscoveryFailedError",
+        "ConnectionFailedError",
+        "ConnectionTimeoutError",
+        "Etcd3Exception",
+        "InternalServerError",
+        "PreconditionFailedError",
+        "WatchTimedOut",
+    ),
+    "https://opendev.org/openstack/etcd3gw/src/branch/master/etcd3gw/exceptions.py",
+)
 _PLAIN = Library(__file__, extends=True)
 
 _SYSTEM = System(
@@ -58,6 +70,7 @@ _SYSTEM = System(
         "refresh() returned -1": "NotHeld",
         "anything raised": "Unknown",
     },
+    raises=_ERRORS,
     not_owed=ERRORS_SAY_LITTLE,
     expectations=with_verdicts(
         ETCD,

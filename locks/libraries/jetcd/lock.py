@@ -31,6 +31,18 @@ _LEASE_FIRST = (
     f"{DOC}: a lock needs a lease, which is granted by a call of its own; while its answer is "
     "missing, nothing is locked"
 )
+_RAISES = {
+    **dict.fromkeys(
+        ("EtcdException", "ClosedClientException", "ClosedKeepAliveListenerException"),
+        f"{DOC}/blob/main/jetcd-common/src/main/java/io/etcd/jetcd/common/exception/"
+        "EtcdException.java: 'Base exception type for all exceptions produced by the etcd service'",
+    ),
+    **dict.fromkeys(
+        ("TimeoutException", "InterruptedException", "CancellationException"),
+        "https://docs.oracle.com/en/java/javase/21/docs/api/java.base/java/util/concurrent/"
+        "CompletableFuture.html: get(timeout, unit), with which its user waits",
+    ),
+}
 _PROGRAM = Program(
     library="io.etcd:jetcd-core",
     source="JetcdLock.java",
@@ -67,4 +79,5 @@ SYSTEM = _SYSTEM.derived(
         "unlock() and revoke() returned": "Released",
         "unlock() or revoke() failed": "Unknown",
     },
+    raises=_RAISES,
 )

@@ -48,6 +48,26 @@ _ORPHAN = (
     "https://github.com/python-zk/kazoo/issues/732: who gives up deletes its node once; where that "
     "request is lost the node stays as long as its session, and nobody is granted the lock"
 )
+_ERRORS = dict.fromkeys(
+    (
+        "CancelledError",
+        "ConnectionClosedError",
+        "ConnectionDropped",
+        "ConnectionLoss",
+        "NodeExistsError",
+        "NoNodeError",
+        "NotEmptyError",
+        "OperationTimeoutError",
+        "SessionExpiredError",
+        "SystemZookeeperError",
+        "ZookeeperStoppedError",
+        # Of these it names the base, KazooException.
+        "RequestTimeoutError",
+        "RetryFailedError",
+        "SessionMovedError",
+    ),
+    "https://kazoo.readthedocs.io/en/latest/api/exceptions.html",
+)
 _PLAIN = Library(__file__)
 
 _SYSTEM = System(
@@ -70,6 +90,7 @@ _SYSTEM = System(
         "release() returned False": "NotHeld",
         "release() raised anything": "Unknown",
     },
+    raises={"LockTimeout": DOC, **_ERRORS},
     late_release="Released",  # release() returns True for a node that is gone
     not_owed={
         "a_server_that_is_not_there_has_no_effect": (

@@ -177,6 +177,16 @@ def _extending(refusal: str) -> dict[str, str]:
     }
 
 
+# The error of 4.2.0 that its user can name, and those of the two others.
+_RAISED_BY_STABLE = {"LockError": f"{STABLE}, redlock.js: Redlock.LockError"}
+
+
+def _exported(source: str) -> dict[str, str]:
+    return dict.fromkeys(
+        ("ExecutionError", "ResourceLockedError"), f"{source}/blob/main/src/index.ts: exported"
+    )
+
+
 def _system(name: str, program: Program, source: str, expectations: Faults, **more: Any) -> System:
     library = ContainerLibrary(NODE_IMAGE, name, program, extends=not name.endswith("-using"))
     return System(
@@ -193,6 +203,7 @@ def _system(name: str, program: Program, source: str, expectations: Faults, **mo
         expectations={**_resent(expectations), **UNMOVED},
         **{
             "outcomes": _outcomes("acquire()", "ExecutionError") | _extending("ExecutionError"),
+            "raises": _exported(source),
             **more,
         },
     )
@@ -230,6 +241,7 @@ _NODE_REDLOCK = _system(
     STABLE,
     _OF_STABLE,
     outcomes=_outcomes("acquire()", "LockError") | _extending("LockError"),
+    raises=_RAISED_BY_STABLE,
 )
 _NODE_REDLOCK_5 = _system("node-redlock-5", _BETA, REPOSITORY, _OF_BETA)
 _SESAMECARE_REDLOCK = _system("sesamecare-redlock", _SESAMECARE, SESAMECARE, _OF_SESAMECARE)

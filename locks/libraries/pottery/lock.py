@@ -11,7 +11,7 @@ are late it returns normally though no key is left.
 from __future__ import annotations
 
 from lockbench.locks.base import System
-from lockbench.locks.libraries.redis_py.lock import sent_again
+from lockbench.locks.libraries.redis_py.lock import REDIS_ERRORS, sent_again
 from lockbench.locks.redis.expectations import LOCK_DOC, REDLOCK
 from lockbench.locks.shared.expectations import may_break, with_changes
 from lockbench.locks.shared.library import ERRORS_SAY_LITTLE, Library, as_safe
@@ -23,6 +23,16 @@ _RETRIED = (
     "node again that has come back"
 )
 
+_ERRORS = dict.fromkeys(
+    (
+        "QuorumNotAchieved",
+        "QuorumIsImpossible",
+        "TooManyExtensions",
+        "ExtendUnlockedLock",
+        "ReleaseUnlockedLock",
+    ),
+    "https://github.com/brainix/pottery/blob/master/pottery/exceptions.py",
+)
 _PLAIN = Library(__file__, extends=True)
 
 _SYSTEM = System(
@@ -49,6 +59,7 @@ _SYSTEM = System(
         "extend() raised ExtendUnlockedLock, nodes in error": "Unknown",
         "extend() raised anything else": "Unknown",
     },
+    raises=REDIS_ERRORS | _ERRORS,
     not_owed={
         **ERRORS_SAY_LITTLE,
         "a_hold_lives_on_while_it_is_kept_alive": (

@@ -15,7 +15,7 @@ Does not guarantee: what ``redis-token`` does not.
 from __future__ import annotations
 
 from lockbench.locks.base import System
-from lockbench.locks.libraries.redis_py.lock import NO_LEASE
+from lockbench.locks.libraries.redis_py.lock import NO_LEASE, REDIS_ERRORS
 from lockbench.locks.redis.expectations import LEASE
 from lockbench.locks.shared.expectations import may_break, with_changes
 from lockbench.locks.shared.library import ERRORS_SAY_LITTLE, Library, as_safe
@@ -41,6 +41,18 @@ _LOOKS_FIRST = (
     "acquire() first gets the key, to see whether it is its own; while that answer is missing, "
     "nothing is set"
 )
+_ERRORS = dict.fromkeys(
+    (
+        "AlreadyAcquired",
+        "AlreadyStarted",
+        "InvalidTimeout",
+        "NotAcquired",
+        "NotExpirable",
+        "TimeoutNotUsable",
+        "TimeoutTooLarge",
+    ),
+    "https://python-redis-lock.readthedocs.io/en/latest/reference/redis_lock.html",
+)
 _PLAIN = Library(__file__)
 
 _SYSTEM = System(
@@ -64,6 +76,7 @@ _SYSTEM = System(
         "extend() raised NotAcquired": "NotHeld",
         "extend() raised anything else": "Unknown",
     },
+    raises=REDIS_ERRORS | _ERRORS,
     not_owed={
         "paused_servers_make_a_release_unknown": (
             "a wait is one BLPOP, so no request may have a shorter limit than the longest wait"

@@ -10,12 +10,16 @@ Does not guarantee: what ``redis-token`` does not.
 from __future__ import annotations
 
 from lockbench.locks.base import System
-from lockbench.locks.libraries.redis_py.lock import NO_LEASE
+from lockbench.locks.libraries.redis_py.lock import NO_LEASE, REDIS_ERRORS
 from lockbench.locks.redis.expectations import LEASE
 from lockbench.locks.shared.library import ERRORS_SAY_LITTLE, Library, as_safe
 
 DOC = "https://github.com/miintto/redis-lock-py"
 
+_ERRORS = dict.fromkeys(
+    ("InvalidArgsError", "LockNotOwnedError", "AcquireFailedError", "ExtendFailedError"),
+    f"{DOC}/blob/master/redis_lock/exceptions.py",
+)
 _PLAIN = Library(__file__)
 
 _SYSTEM = System(
@@ -39,6 +43,7 @@ _SYSTEM = System(
         "extend() raised ExtendFailedError": "NotHeld",
         "extend() raised anything else": "Unknown",
     },
+    raises=REDIS_ERRORS | _ERRORS,
     not_owed=ERRORS_SAY_LITTLE,
     expectations=NO_LEASE,
     limited=False,

@@ -33,6 +33,29 @@ _SENT_AGAIN = may_break(
     kind="defect",
 )
 
+# Of the client of redis-py that its user gives to a lock.
+REDIS_ERRORS = dict.fromkeys(
+    (
+        "RedisError",
+        "ConnectionError",
+        "TimeoutError",
+        "AuthenticationError",
+        "AuthorizationError",
+        "BusyLoadingError",
+        "MaxConnectionsError",
+        "InvalidResponse",
+        "DataError",
+        "ResponseError",
+        "NoScriptError",
+        "NoPermissionError",
+        "OutOfMemoryError",
+        "ReadOnlyError",
+        "LockError",
+        "LockNotOwnedError",
+    ),
+    "https://redis.readthedocs.io/en/stable/exceptions.html",
+)
+
 
 def sent_again(usual: Faults) -> Faults:
     """``usual``, of a client with redis-py's default retries."""
@@ -65,6 +88,7 @@ _SYSTEM = System(
         "extend() raised LockError": "NotHeld",
         "extend() raised anything else": "Unknown",
     },
+    raises=REDIS_ERRORS,
     not_owed={
         "a_wait_that_ran_out_leaves_nothing_behind": (
             "it gives up as soon as the next poll would come after the wait"

@@ -107,6 +107,17 @@ OUTCOMES = {
     "unlock() threw anything else": "Unknown",
 }
 
+_RAISES = {
+    "InterruptedException": (
+        "https://www.javadoc.io/doc/org.redisson/redisson/latest/org/redisson/api/RLock.html"
+    ),
+    "IllegalMonitorStateException": DOC,
+    # The second is the first's, when a server does not answer in time.
+    **dict.fromkeys(
+        ("RedisTimeoutException", "RedisResponseTimeoutException"),
+        "https://redisson.pro/docs/faq/: What is the cause of RedisTimeoutException?",
+    ),
+}
 
 _UNCONNECTED = {
     "a_server_that_is_not_there_has_no_effect": (
@@ -176,6 +187,7 @@ def _system(
         connect=library.connect,
         writes_besides="keys and channels whose names begin with redisson_",
         prepare=library.prepare,
+        raises=_RAISES,
         expectations={**_released_late(may_be_late(expectations, _LATE), topology), **UNMOVED},
         **{"fence": None, "outcomes": OUTCOMES, "not_owed": _LEASED, "variant": True, **more},
     )

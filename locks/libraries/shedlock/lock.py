@@ -94,6 +94,34 @@ OUTCOMES = {
     "extend() threw anything": "Unknown",
 }
 
+_SPRING = "https://docs.spring.io/spring-framework/docs/current/javadoc-api/org/springframework"
+# Of the JdbcTemplate, and the transactions, that its user gives it.
+_RAISES = {
+    **dict.fromkeys(
+        (
+            "CannotAcquireLockException",
+            "CannotGetJdbcConnectionException",
+            "ConcurrencyFailureException",
+            "DataAccessResourceFailureException",
+            "PessimisticLockingFailureException",
+            "QueryTimeoutException",
+            "RecoverableDataAccessException",
+            "TransientDataAccessResourceException",
+            "UncategorizedSQLException",
+        ),
+        f"{_SPRING}/jdbc/core/JdbcTemplate.html: DataAccessException",
+    ),
+    **dict.fromkeys(
+        (
+            "CannotCreateTransactionException",
+            "TransactionSystemException",
+            "TransactionTimedOutException",
+            "UnexpectedRollbackException",
+        ),
+        f"{_SPRING}/transaction/PlatformTransactionManager.html: TransactionException",
+    ),
+}
+
 _PROGRAM = Program(
     library="net.javacrumbs.shedlock:shedlock-provider-jdbc-template",
     source="ShedLocks.java",
@@ -143,6 +171,7 @@ _SYSTEM = System(
     connect=_POSTGRES.connect,
     prepare=_POSTGRES.prepare,
     outcomes=OUTCOMES,
+    raises=_RAISES,
     writes_besides="the table shedlock",
     pace={"lease_ttl_s": 7.0},  # a server that was killed recovers for seconds
     expectations=_EXPECTATIONS,

@@ -16,6 +16,7 @@ Does not guarantee: what ``redis-token`` does not.
 from __future__ import annotations
 
 from lockbench.locks.base import System
+from lockbench.locks.libraries.redis_py.lock import REDIS_ERRORS
 from lockbench.locks.redis.expectations import LEASE
 from lockbench.locks.shared.expectations import may_be_late
 from lockbench.locks.shared.library import ERRORS_SAY_LITTLE, Library, as_safe
@@ -23,6 +24,7 @@ from lockbench.locks.shared.library import ERRORS_SAY_LITTLE, Library, as_safe
 DOC = "https://sher-lock.readthedocs.io/en/latest/"
 _SOURCE = "https://github.com/py-sherlock/sherlock/blob/master/sherlock/lock.py"
 _LATE = f"{_SOURCE}: acquire() does not look at the clock when the script is answered"
+_ERRORS = dict.fromkeys(("LockException", "LockTimeoutException"), DOC)
 _PLAIN = Library(__file__, extends=True)
 
 _SYSTEM = System(
@@ -45,6 +47,7 @@ _SYSTEM = System(
         "renew() returned False": "NotHeld",
         "renew() raised anything else": "Unknown",
     },
+    raises=REDIS_ERRORS | _ERRORS,
     not_owed={
         "a_wait_that_ran_out_leaves_nothing_behind": (
             "a wait counts its pauses, not the clock: the last one is given up beforehand"

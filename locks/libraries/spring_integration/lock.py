@@ -83,6 +83,19 @@ OUTCOMES = {
     "renewLock() threw anything else": "Unknown",
 }
 
+_RAISES = {
+    "CannotAcquireLockException": (
+        "https://docs.spring.io/spring-integration/api/org/springframework/integration/jdbc/lock/"
+        "JdbcLockRegistry.html"
+    ),
+    "ConcurrentModificationException": DOC,
+    **dict.fromkeys(
+        ("InterruptedException", "IllegalMonitorStateException"),
+        "https://docs.oracle.com/en/java/javase/21/docs/api/java.base/java/util/concurrent/locks/"
+        "Lock.html, which it implements",
+    ),
+}
+
 _PROGRAM = Program(
     library="org.springframework.integration:spring-integration-jdbc",
     source="SpringLocks.java",
@@ -127,6 +140,7 @@ _SYSTEM = System(
     connect=_POSTGRES.connect,
     prepare=_POSTGRES.prepare,
     outcomes=OUTCOMES,
+    raises=_RAISES,
     writes_besides="the table int_lock",
     pace={"lease_ttl_s": 7.0},  # a server that was killed recovers for seconds
     expectations=_of(postgres.LEASE_ROW),

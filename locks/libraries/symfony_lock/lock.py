@@ -177,6 +177,10 @@ _REFRESH = {
     "refresh() threw LockConflictedException": "NotHeld",
     "refresh() threw LockAcquiringException": "Unknown",
 }
+_RAISES = dict.fromkeys(
+    ("LockAcquiringException", "LockConflictedException", "LockReleasingException"),
+    "https://github.com/symfony/symfony/blob/6.4/src/Symfony/Component/Lock/LockInterface.php",
+)
 _WAITS_FOR_EVER = {
     "paused_servers_make_a_release_unknown": "libpq waits for an answer as long as it takes"
 }
@@ -189,6 +193,7 @@ def _system(name: str, program: Program, *, extends: bool = True, **more: Any) -
         fence=None,
         connect=library.connect,
         prepare=library.prepare,
+        raises=_RAISES,
         **{
             "outcomes": _OUTCOMES | _REFRESH,
             "waits_by": "polling, every 100 ms",

@@ -18,6 +18,16 @@ from lockbench.locks.zookeeper import mutex as zookeeper
 
 DOC = "https://docs.openstack.org/tooz/latest/user/tutorial/lock.html"
 
+# Not those of kazoo, which it is built on and of which its user sees nothing.
+_RAISES = dict.fromkeys(
+    (
+        "ToozError",
+        "ToozConnectionError",
+        "OperationTimedOut",
+        "LockAcquireFailed",  # a ToozError
+    ),
+    "https://docs.openstack.org/tooz/latest/reference/index.html#exceptions",
+)
 _PLAIN = Library(__file__)
 
 _SYSTEM = library_kazoo.SYSTEMS[0].derived(
@@ -25,6 +35,7 @@ _SYSTEM = library_kazoo.SYSTEMS[0].derived(
     source=DOC,
     connect=_PLAIN.connect,
     prepare=_PLAIN.prepare,
+    raises=_RAISES,
 )
 
 SYSTEMS = (

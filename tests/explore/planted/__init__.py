@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from lockbench.explore.judge import DENIED_YET_TAKEN, LOST_WAKEUP, RELEASED_YET_KEPT
+from lockbench.explore.judge import DENIED_YET_TAKEN, LOST_WAKEUP, RAISES, RELEASED_YET_KEPT
 
 HERE: Final = Path(__file__).parent
 
@@ -72,6 +72,7 @@ PLANTED: Final[Mapping[str, Planted]] = dict(
         _planted("zookeeper-clean-up", "free twice", "leaked-lock"),
         _planted("zookeeper-watch", "handed-over", LOST_WAKEUP),
         _planted("postgres-loss", "free", "double-grant"),
+        _planted("undocumented-error", "free", RAISES),
     ]
 )
 
