@@ -14,8 +14,10 @@ from lockbench.bench.plan import WORKERS, Case, cluster_plan_of, store_topology_
 from lockbench.clusters.base import HARNESS, Cluster
 from lockbench.history.guarded import Applied, Guarded, write_guarded
 from lockbench.locks.base import Address
+from lockbench.locks.without.base import Entry
 from lockbench.stores.base import Away, Where
 from lockbench.stores.registry import Asked
+from lockbench.workloads.audit import write_down
 from lockbench.workloads.load import Load
 
 # A store that was struck late may need its time to answer again.
@@ -70,6 +72,9 @@ def read_written(case: Case, load: Load, cluster: Cluster, beside: Cluster | Non
     except Away as error:
         return f"the record of the resource cannot be read: {error}"
     write_guarded(load.history, guarded(store, applied))
+    if store.guard.rule == "once":
+        done = (Entry(one.key, one.made, one.place, one.hold) for one in applied)
+        write_down(load.history, list(done))
     return None
 
 

@@ -238,9 +238,10 @@ def guarding(case: Case, spec: str) -> Case:
     except StoreError as error:
         raise BadInput(str(error)) from error
     system, guard = case.system, store.guard
-    if not case.asked.workload.storable:
-        fit = ", ".join(name for name, one in declared().items() if one.storable)
-        raise BadInput(f"{case.asked.workload.name} does not run on a store; these do: {fit}")
+    if guard.rule not in case.asked.workload.storable:
+        fit = ", ".join(name for name, one in declared().items() if guard.rule in one.storable)
+        where = f"a store with the guard {guard.name}"
+        raise BadInput(f"{case.asked.workload.name} does not run on {where}; these do: {fit}")
     if why := stores.why_not(guard, system.name, system.fence):
         raise Unfit(why)
     if guard.locks and case.topology != store.topology:
@@ -356,9 +357,14 @@ def _at_store(case: Case) -> Mapping[str, Expectation]:
     struck = [one.fault for one in case.injections if one.strikes != OF_LOCK]
     forgets = (declared.forgets.get(fault) for fault in struck)
     why = declared.loses.get(store.topology) or next(filter(None, forgets), None)
-    if why is None and store.guard.rule != "unchanged":
+    # What is done late is done once all the same.
+    once = store.guard.rule == "once"
+    if why is None and not once and store.guard.rule != "unchanged":
         why = UNANSWERED
-    return {} if why is None else {"lost-update": Expectation("may-break", why, "documented-limit")}
+    if why is None:
+        return {}
+    lost = "lost-charge" if once else "lost-update"
+    return {lost: Expectation("may-break", why, "documented-limit")}
 
 
 def tries_of(case: Case) -> int:

@@ -190,7 +190,7 @@ def check(store: Asked, where: Where, folder: Path, *, seconds: float = CHECK_S)
                 while time.monotonic() < end:
                     fence = max(1, next(fences) - draws.randrange(OLDER_MAX))
                     with suppress(Away):
-                        _once(writer, client, draws.choice(keys), fence)
+                        _once(writer, client, draws.choice(keys), fence, store.guard)
         except threading.BrokenBarrierError:
             return  # another one has failed, and says why
         except Exception as error:  # noqa: BLE001 - told by the one who waits
@@ -208,10 +208,13 @@ def check(store: Asked, where: Where, folder: Path, *, seconds: float = CHECK_S)
     return judge(read_recording(folder), only={"broken-guard"}).verdicts["broken-guard"]
 
 
-def _once(writer: _Writer, client: GuardedStore, key: str, fence: int) -> None:
+def _once(writer: _Writer, client: GuardedStore, key: str, fence: int, guard: Guard) -> None:
     hold = Hold(new_hold_id(), key)
-    seen = recorded.read(writer, client, hold)
-    recorded.write(writer, client, Granted(hold, fence, time.monotonic_ns(), None), seen)
+    granted = Granted(hold, fence, time.monotonic_ns(), None)
+    if guard.rule == "once":
+        recorded.do(writer, client, granted, fence)  # the same number again is the same thing
+        return
+    recorded.write(writer, client, granted, recorded.read(writer, client, hold))
 
 
 @dataclass(frozen=True)
@@ -305,7 +308,8 @@ class _Desk:
     def _write(self, client: GuardedStore, key: str, hold: Granted | None) -> Write:
         seen = client.read(key)
         if hold is None:
-            return Write(key, new_hold_id(), seen, next(self._fence))
+            fence = next(self._fence)
+            return Write(key, new_hold_id(), seen, fence, thing=fence)
         return Write(key, hold.hold.id, seen, hold.fence, hold.hold.handle)
 
     def _lock(self, where: Where, stack: ExitStack) -> Any:

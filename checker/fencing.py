@@ -58,6 +58,8 @@ def scorings(analysis: Analysis, used: Uses) -> dict[str, dict[str, int]] | None
     history = analysis.history
     if len(used.row) == 0 or not np.any(used.grant >= 0):
         return None
+    if history.guarded is not None and history.guarded.rule == "once":
+        return None  # without versions there is no order to replay
     log = _log(analysis, used)
     key = log.key
     context = _last_seen(log)

@@ -7,6 +7,8 @@ were told:
 ``newer``      a write is applied if its fence is above every fence applied before;
 ``unchanged``  a write is applied if nothing was applied since the version that it was made from;
 ``held``       a write is applied while the service's own record has the hold's entry;
+``once``       a write is applied if the thing that it does was not done before: here the writes are
+               effects, and the record has no order;
 ``any``        every write is applied.
 
 The store is accused of four things, and of nothing else:
@@ -44,6 +46,7 @@ REFUSES = {
     "newer": "its check refuses a fence that is not above every fence applied before",
     "unchanged": "its check refuses a write that was made from another version",
     "held": "its check refuses a write whose lock is not held any more",
+    "once": "its check refuses a thing that was done before",
     "any": "it refuses nothing",
 }
 
@@ -63,8 +66,9 @@ class Guard:
         self._analysis = analysis
         self._history = analysis.history
         self.guarded = guarded
-        self.writes = np.flatnonzero(self._history.f == F.WRITE)
-        self._name = f"{guarded.store}, guard {guarded.guard}"
+        once = guarded.rule == "once"
+        self.writes = np.flatnonzero(self._history.f == (F.EFFECT if once else F.WRITE))
+        self._made = self._history.version if once else self._history.value
 
     @cached_property
     def by_key(self) -> dict[str, list[Applied]]:
@@ -76,7 +80,7 @@ class Guard:
 
     @cached_property
     def row_of(self) -> dict[tuple[str, int, int], int]:
-        """The write behind an entry of the record, by key, hold and version made. A write whose
+        """The write behind an entry of the record, by key, hold and what it made. A write whose
         answer is missing takes what its hold has left."""
         history = self._history
         taken: dict[tuple[str, int, int], int] = {}
@@ -84,7 +88,7 @@ class Guard:
         for row in self.writes.tolist():
             key, hold = history.keys[int(history.key[row])], int(history.hold[row])
             if history.type[row] == Type.OK:
-                taken[key, hold, int(history.value[row])] = row
+                taken[key, hold, int(self._made[row])] = row
             elif history.type[row] == Type.INFO:
                 open_[key, hold].append(row)
         for one in self.guarded.applied:
@@ -121,13 +125,15 @@ class Guard:
         """Every write on which the store and its rule differ."""
         for key, entries in self.by_key.items():
             yield from self._misapplied(key, entries)
-            yield from self._out_of_order(entries)
+            if self.guarded.rule != "once":
+                yield from self._out_of_order(entries)
         yield from self._refused_anyway()
         yield from self._refused_without_reason()
 
     def _misapplied(self, key: str, entries: Sequence[Applied]) -> Iterator[Difference]:
         rule = self.guarded.rule
         before: Applied | None = None
+        made: set[int] = set()
         for one in entries:
             wrong = False
             if rule == "newer" and before is not None:
@@ -136,6 +142,9 @@ class Guard:
                 wrong = one.read != one.made - 1 or (before is not None and one.read != before.made)
             elif rule == "held":
                 wrong = not self._held(one)
+            elif rule == "once":
+                wrong = one.made in made
+            made.add(one.made)
             if wrong:
                 yield self._applied(key, one, before)
             if rule != "newer" or before is None or (one.fence or 0) > (before.fence or 0):
@@ -147,6 +156,7 @@ class Guard:
         what, than = {
             "newer": (f"fence {one.fence}", "" if before is None else f" after {before.fence}"),
             "unchanged": (f"version {one.made}", f" from {one.read}"),
+            "once": (f"thing {one.made}", ""),
         }.get(self.guarded.rule, (f"version {one.made}", ""))
         other = None if before is None else self.row_of.get((key, before.hold, before.made))
         said = f"applied {whose} of {key} ({what}{than}), and {REFUSES[self.guarded.rule]}"
@@ -229,11 +239,11 @@ class Guard:
             return
         # Where a failover took back what was confirmed, any version may be another one.
         lost = {int(history.key[row]) for row in self.gone}
-        # What may have been a reason, by key: when it began, its fence, the version that it made.
+        # What may have been a reason, by key: when it began, its fence, what it made.
         reasons: dict[int, list[tuple[int, int, int]]] = defaultdict(list)
         for row in self.writes[history.type[self.writes] != Type.FAIL].tolist():
             entry = self.recorded.get(row)
-            made = int(history.value[row]) if entry is None else entry.made
+            made = int(self._made[row]) if entry is None else entry.made
             # A write without an answer is not known to have a fence: it may be any.
             fence = int(history.fence[row]) if entry is None else entry.fence or 0
             reasons[int(history.key[row])].append(
@@ -245,6 +255,8 @@ class Guard:
             before = [one for one in reasons[int(history.key[row])] if one[0] <= until_ns]
             if rule == "newer":
                 reason = any(other >= fence for _, other, _ in before)
+            elif rule == "once":  # the number of its thing is where others have what they read
+                reason = any(made == read for *_, made in before)
             else:
                 reason = rule == "unchanged" and (
                     int(history.key[row]) in lost
@@ -341,7 +353,12 @@ def _applied_late(guard: Guard, rows: Rows) -> int:
     late = 0
     for row in rows.tolist():
         mine = guard.recorded.get(row)
-        if mine is not None and mine.fence is not None:
+        if mine is not None and guard.guarded.rule == "once":
+            late += any(
+                other.place < mine.place and other.made == mine.made
+                for other in guard.by_key[mine.key]
+            )
+        elif mine is not None and mine.fence is not None:
             late += any(
                 other.place < mine.place and (other.fence or 0) > mine.fence
                 for other in guard.by_key[mine.key]

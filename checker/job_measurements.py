@@ -12,6 +12,7 @@ from typing import Final
 import numpy as np
 
 from lockbench.checker.analysis import Analysis
+from lockbench.checker.guard import REFUSED
 from lockbench.checker.jobs import (
     applied,
     applied_ns,
@@ -48,7 +49,7 @@ def _whole(analysis: Analysis, keys: Bools) -> dict[str, object]:
     tries = rows_of(history, F.EFFECT)
     tries = tries[keys[history.key[tries]]]
     failed = history.type[tries] == Type.FAIL
-    already = failed & failed_with(history, DONE_ALREADY)[tries]
+    already = failed & (failed_with(history, DONE_ALREADY) | failed_with(history, REFUSED))[tries]
     return {
         "done": int(np.count_nonzero(kinds == Type.OK)),
         "not_done": int(np.count_nonzero(kinds == Type.FAIL)),

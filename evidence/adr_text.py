@@ -104,11 +104,14 @@ def record(
 
 
 def _at_resource(chosen: Option | None) -> list[Asked]:
-    """Of each store the usual guard that such a lock can use."""
+    """Of each store the usual guard that such a lock can use; of a lock without a fence all: what
+    can be done instead depends on the work."""
     if chosen is None:
         return []
-    of_stores = groupby(guards_of(chosen.lock, chosen.fence), lambda one: one.store.name)
-    return [next(guards) for _, guards in of_stores]
+    found = guards_of(chosen.lock, chosen.fence)
+    if chosen.fence is None:
+        return found
+    return [next(guards) for _, guards in groupby(found, lambda one: one.store.name)]
 
 
 def kept(found: Share) -> str:

@@ -27,8 +27,9 @@ GUARDED: Final = "guarded.jsonl"
 HOLDS_MAX: Final = 2**63
 
 # When a store applies a write: always; if its fence is above every fence applied before; if nothing
-# was applied since the state that it was made from; or if the lock's own entry is still there.
-Rule = Literal["any", "newer", "unchanged", "held"]
+# was applied since the state that it was made from; if the lock's own entry is still there; or if
+# the thing that it does was not done before.
+Rule = Literal["any", "newer", "unchanged", "held", "once"]
 
 T = TypeVar("T")
 
@@ -40,7 +41,8 @@ class BadGuarded(ValueError):
 @dataclass(frozen=True, slots=True)
 class Applied:
     """One write that was applied for a hold. It made the version ``made`` of its key from the
-    version ``read``. ``fence`` is None where it brought none."""
+    version ``read``; under the rule ``once`` there are no versions, and ``made`` is the number of
+    the thing that was done. ``fence`` is None where it brought none."""
 
     key: str
     place: int

@@ -16,7 +16,7 @@ import json
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Final, Protocol
+from typing import Any, Final, Protocol, runtime_checkable
 
 from lockbench.history import guarded
 from lockbench.history.guarded import Rule
@@ -43,13 +43,14 @@ class Seen:
 @dataclass(frozen=True, slots=True)
 class Write:
     """What one hold writes, on top of what it had read. ``handle`` is what its lock knows it by
-    (``lockbench.locks.base.Hold``)."""
+    (``lockbench.locks.base.Hold``), ``thing`` the number of the piece of work that it does."""
 
     key: str
     hold: int
     seen: Seen
     fence: int | None = None
     handle: Any = None
+    thing: int | None = None
 
     @property
     def value(self) -> str:
@@ -59,7 +60,7 @@ class Write:
 
 @dataclass(frozen=True, slots=True)
 class Applied:
-    """It was applied, and made this version."""
+    """It was applied, and made this version, or did the thing of this number."""
 
     version: int
 
@@ -88,6 +89,14 @@ class GuardedStore(Protocol):
         """Drops the connections; never raises."""
 
 
+@runtime_checkable
+class Ledger(GuardedStore, Protocol):
+    """One that knows which things were done, where its guard's rule is ``once``."""
+
+    def done(self, key: str, thing: int) -> bool:
+        """Whether a thing was done to a key. Raises Away."""
+
+
 @dataclass(frozen=True)
 class Guard:
     """A way to check. ``snippet`` is the text that runs, in ``language``; ``promises`` says in one
@@ -111,7 +120,7 @@ class Guard:
     def once(self) -> bool:
         """Whether it refuses the second write of a hold, which a client sends whose answer was
         lost."""
-        return self.rule in {"newer", "unchanged"}
+        return self.rule in {"newer", "unchanged", "once"}
 
 
 @dataclass(frozen=True)
@@ -151,6 +160,10 @@ class Store:
         return {guard.name: guard for guard in self.guards}[name]
 
 
+ONCE_PROMISES: Final = (
+    "A row is inserted if the thing that it stands for was not done before; needs no fence, but "
+    "work of which each piece has a number (--workload payment)."
+)
 UNGUARDED: Final = "unguarded"
 UNGUARDED_PROMISES: Final = "Nothing: it is what the others are compared with."
 

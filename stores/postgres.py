@@ -2,9 +2,11 @@
 
 Under READ COMMITTED an UPDATE waits for the row and then looks at its condition again, so one
 statement is enough. SERIALIZABLE lets a program look, decide and write in three: where that cannot
-have happened one after the other, one of the two is ended with 40001 and tries again.
+have happened one after the other, one of the two is ended with 40001 and tries again. A thing that
+is to be done once is a row of its own under a unique key.
 
-The record is written by a trigger, in the transaction that writes the row.
+The record is written by a trigger, in the transaction that writes the row. Without a record there
+is no trigger.
 
 Does not guarantee: that a write is still there after a failover to a replica that had not received
 it (``postgres``); ``postgres-sync`` waits for the replica before it answers.
@@ -21,6 +23,7 @@ from lockbench.locks.postgres.recipe import CREATORS_APART
 from lockbench.locks.postgres.session import Broken, NotSent, Session, literal
 from lockbench.locks.postgres.session import Refused as Error
 from lockbench.stores.base import (
+    ONCE_PROMISES,
     UNGUARDED,
     UNGUARDED_PROMISES,
     Applied,
@@ -41,9 +44,14 @@ SERIALIZATION_FAILURE = "40001"
 TABLE = """
     CREATE TABLE IF NOT EXISTS guarded
     (key text PRIMARY KEY, value text, fence bigint NOT NULL DEFAULT 0,
-     version bigint NOT NULL DEFAULT 0)
+     version bigint NOT NULL DEFAULT 0);
+    CREATE TABLE IF NOT EXISTS guarded_done
+    (key text, thing bigint, value text, PRIMARY KEY (key, thing))
 """
-EXISTS = "SELECT to_regclass('guarded') IS NOT NULL"
+NO_RECORD = """
+    DROP TRIGGER IF EXISTS guarded_record ON guarded;
+    DROP TRIGGER IF EXISTS guarded_done_record ON guarded_done
+"""
 # Made last; to make it again would wait for every write that is open, and stop all behind it.
 RECORD_EXISTS = "SELECT EXISTS (SELECT FROM pg_trigger WHERE tgname = 'guarded_record')"
 RECORD = """
@@ -53,6 +61,14 @@ RECORD = """
         INSERT INTO guarded_written VALUES (NEW.key, NEW.version, NEW.value);
         RETURN NULL;
     END $$;
+    CREATE TABLE IF NOT EXISTS guarded_done_written (key text, thing bigint, value text);
+    CREATE OR REPLACE FUNCTION guarded_done_write_down() RETURNS trigger LANGUAGE plpgsql AS $$
+    BEGIN
+        INSERT INTO guarded_done_written VALUES (NEW.key, NEW.thing, NEW.value);
+        RETURN NULL;
+    END $$;
+    CREATE OR REPLACE TRIGGER guarded_done_record AFTER INSERT OR UPDATE ON guarded_done
+    FOR EACH ROW EXECUTE FUNCTION guarded_done_write_down();
     CREATE OR REPLACE TRIGGER guarded_record AFTER UPDATE ON guarded
     FOR EACH ROW EXECUTE FUNCTION guarded_write_down()
 """
@@ -66,6 +82,11 @@ COMPARE_AND_SET = """\
 UPDATE guarded SET value = $1, version = version + 1
  WHERE key = $2 AND version = $3
 RETURNING version"""
+
+IDEMPOTENCY_KEY = """\
+INSERT INTO guarded_done (value, key, thing) VALUES ($1, $2, $3)
+ON CONFLICT DO NOTHING
+RETURNING thing"""
 
 PLAIN = """\
 UPDATE guarded SET value = $1, version = version + 1
@@ -127,11 +148,19 @@ class Postgres:
             return Unknown(str(error))
         return Refused() if version is None else Applied(version)
 
-    def written(self) -> list[Entry]:
+    def done(self, key: str, thing: int) -> bool:
+        sql = f"SELECT FROM guarded_done WHERE key = {literal(key)} AND thing = {thing:d}"
         try:
-            rows = self._session().ask(
-                "SELECT key, version, value FROM guarded_written ORDER BY key, version"
-            )
+            return self._session().ask(f"SELECT EXISTS ({sql})") == [[True]]
+        except (Error, Broken) as error:
+            raise Away(str(error)) from error
+
+    def written(self) -> list[Entry]:
+        columns, table = "key, version", "guarded_written"
+        if self._guard.rule == "once":
+            columns, table = "key, thing", "guarded_done_written"
+        try:
+            rows = self._session().ask(f"SELECT {columns}, value FROM {table} ORDER BY {columns}")
         except (Error, Broken) as error:
             raise Away(str(error)) from error
         return [entry(str(key), int(made), int(made), str(value)) for key, made, value in rows]
@@ -148,6 +177,7 @@ class Postgres:
         condition = {
             "newer": f", {write.fence or 0}",
             "unchanged": f", {write.seen.version}",
+            "once": f", {write.thing or 0}",
         }.get(self._guard.rule, "")
         rows = session.ask(f"EXECUTE guarded_write ({value}, {key}{condition})")
         return int(rows[0][0]) if rows else None
@@ -166,10 +196,10 @@ class Postgres:
         """Raises NotSent."""
         session = Session(self._where.nodes, timeout_s=self._where.timeout_s)
         try:
-            ((there,),) = session.ask(RECORD_EXISTS if self._recorded else EXISTS)
-            if there is not True:
-                record = f";{RECORD}" if self._recorded else ""
-                session.ask(f"{CREATORS_APART}; {TABLE}{record}")
+            if not self._recorded:
+                session.ask(f"{CREATORS_APART}; {TABLE}; {NO_RECORD}")
+            elif session.ask(RECORD_EXISTS) != [[True]]:
+                session.ask(f"{CREATORS_APART}; {TABLE}; {RECORD}")
             if self._guard.language == "sql":
                 session.ask(f"PREPARE guarded_write AS {self._guard.snippet}")
         except (Error, Broken) as error:
@@ -182,6 +212,10 @@ READ_COMMITTED_DOC = (
     "https://www.postgresql.org/docs/17/transaction-iso.html#XACT-READ-COMMITTED: the second "
     "updater waits, and then 'the search condition of the command (the WHERE clause) is "
     "re-evaluated'"
+)
+ON_CONFLICT_DOC = (
+    "https://www.postgresql.org/docs/17/sql-insert.html#SQL-ON-CONFLICT: 'ON CONFLICT DO NOTHING "
+    "simply avoids inserting a row as its alternative action'"
 )
 SERIALIZABLE_DOC = "https://www.postgresql.org/docs/17/transaction-iso.html#XACT-SERIALIZABLE"
 FAILOVER_DOC = (
@@ -222,6 +256,14 @@ STORE = Store(
             "A write is applied if the row still has the version ($3) that it was made from; "
             "needs no fence.",
             READ_COMMITTED_DOC,
+        ),
+        Guard(
+            "idempotency-key",
+            "once",
+            "sql",
+            IDEMPOTENCY_KEY,
+            ONCE_PROMISES,
+            ON_CONFLICT_DOC,
         ),
         Guard(
             UNGUARDED,

@@ -31,7 +31,7 @@ def audit(folder: Path, system: System, nodes: Sequence[tuple[str, int]], timeou
     try:
         while True:
             try:
-                _write_down(folder, way.ledger())
+                write_down(folder, way.ledger())
             except OSError:
                 if time.monotonic() > end:
                     raise
@@ -42,7 +42,8 @@ def audit(folder: Path, system: System, nodes: Sequence[tuple[str, int]], timeou
         way.close()
 
 
-def _write_down(folder: Path, entries: Sequence[Entry]) -> None:
+def write_down(folder: Path, entries: Sequence[Entry]) -> None:
+    """As what was found."""
     recorder = Recorder(folder, AUDITOR)
     process = recorder.new_process()
     for entry in entries:

@@ -17,6 +17,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
 
 from lockbench.declarations.parameters import Parameter, Value
+from lockbench.history.guarded import Rule
 from lockbench.history.op import NULL
 
 if TYPE_CHECKING:
@@ -29,6 +30,9 @@ Options = Mapping[str, Value]
 # A machine serves some thousands; far more than that would only fill the memory of those who count
 # what arrives.
 RATE_MAX: Final = 100_000
+
+REGISTER: Final[tuple[Rule, ...]] = ("any", "newer", "unchanged", "held")
+LEDGER: Final[tuple[Rule, ...]] = ("once",)
 
 # How clients come and where they go; most workloads have these.
 LOAD: Final[Mapping[str, Parameter]] = {
@@ -89,9 +93,10 @@ class Workload:
     (``lockbench.workloads.load.Pace``; ``clients`` and ``keys``). ``timed``: every job is recorded
     as a whole, beside its operations. ``leases``: how many leases a hold lasts at least;
     ``outlasts``: the work may last longer than its lease, so its holder may come too late without
-    any fault. ``patient``: so many wait that some may wait all the time. ``storable``: it reads
-    once and writes once under a hold and does nothing else, so that a store can stand in place of
-    the resource.
+    any fault. ``patient``: so many wait that some may wait all the time. ``storable``: the
+    rules of the stores that can stand in place of the resource: of a register (``REGISTER``) where
+    it reads once and writes once under a hold and does nothing else; of a ledger (``LEDGER``) where
+    it looks whether a numbered thing was done, and does it.
     """
 
     name: str
@@ -108,4 +113,4 @@ class Workload:
     outlasts: Callable[[Options], bool] = lambda _: False
     patient: bool = False
     faulted: bool = True
-    storable: bool = False
+    storable: tuple[Rule, ...] = ()

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Final
 from lockbench.declarations.lazy import lazy
 from lockbench.history.op import NULL, F, Type
 from lockbench.locks.base import Granted
-from lockbench.stores.base import Seen
+from lockbench.stores.base import Ledger, Seen
 from lockbench.workloads import guarded as store
 from lockbench.workloads.resource import PLAINLY, or_null
 
@@ -100,9 +100,16 @@ class Use:
         """Releases a second lock."""
         self._client.release(self.granted.hold)
 
+    @property
+    def stored(self) -> bool:
+        """Whether a store is guarded, in place of the resource."""
+        return self._client.store is not None
+
     def read(self, number: int = NULL, *, how: int = PLAINLY) -> tuple[int, int]:
         """Returns the version found and what was asked for (see ``Resource.read``)."""
         client, hold = self._client, self.granted.hold
+        if number != NULL and isinstance(client.store, Ledger):
+            return 0, store.look(client, client.store, hold, number)
         if client.store is not None:
             self.seen = store.read(client, client.store, hold)
             return self.seen.version, 0
@@ -124,6 +131,12 @@ class Use:
             handle, OK, value=made, fence=or_null(fence), applied_ns=applied_ns
         )
         return made
+
+    def do(self, thing: int) -> bool:
+        """Does a thing in a store, which keeps that it was done. Whether that is known."""
+        client = self._client
+        assert client.store is not None
+        return store.do(client, client.store, self.granted, thing)
 
     def effect(self, thing: int, *, once: bool = False) -> bool:
         """Does a thing; returns whether it was done. Refused only ``once``, when it was before."""

@@ -133,6 +133,49 @@ def test_the_fence_of_a_write_without_an_answer_is_that_of_the_record(
     assert judged(refused(scene, 2, 2, 0, fence=2), "newer", *entries).result == result
 
 
+def did(scene: Scene, client: int, at: float, thing: int, answer: str = "ok") -> Scene:
+    error = REFUSED if answer == "fail" else None
+    return scene.op(F.EFFECT, client, at - 0.001, at + 0.001, answer, version=thing, error=error)
+
+
+def test_a_thing_is_done_once_in_no_order() -> None:
+    scene = did(did(did(Scene(), 1, 1, 5), 2, 2, 4), 3, 3, 5, "fail")
+    assert judged(scene, "once", ("h2", 4, 0, None), ("h1", 5, 0, None)).result == "valid"
+    scene = did(did(Scene(), 1, 1, 5), 2, 2, 5)
+    verdict = judged(scene, "once", ("h1", 5, 0, None), ("h2", 5, 0, None))
+    assert verdict.result == "invalid"
+    assert "(thing 5), and its check refuses a thing that was done before" in verdict.reason
+
+
+@pytest.mark.parametrize(("other", "result"), [(5, "valid"), (6, "invalid")])
+@pytest.mark.parametrize("answer", ["ok", "info"])
+def test_a_thing_is_refused_only_if_it_may_have_been_done(
+    other: int, result: str, answer: str
+) -> None:
+    scene = did(did(Scene(), 1, 1, other, answer), 2, 2, 5, "fail")
+    entries = (("h1", other, 0, None),) if answer == "ok" else ()
+    assert judged(scene, "once", *entries).result == result
+
+
+def test_what_was_done_before_is_no_conflict() -> None:
+    scene = did(did(Scene().kind("mutex", job="payment"), 1, 1, 5), 2, 2, 5, "fail")
+    jobs = check(stored(scene, "once", ("h1", 5, 0, None))).measurements["jobs"]
+    assert isinstance(jobs, dict)
+    assert (jobs["payment"]["refused_as_done"], jobs["payment"]["conflicts"]) == (1, 0)
+
+
+def test_a_late_thing_counts_only_if_it_was_done_before() -> None:
+    """The rule is one of things: a newer fence on another thing is nothing to it."""
+    scene = Scene().acquire(1, 0, 1, until=5, fence=1).acquire(2, 2, 6, until=12, fence=2)
+    did(did(scene, 2, 6.6, 4), 1, 8, 5)
+    entries = (("h2", 4, 0, 2), ("h1", 5, 0, 1))
+    found = check(stored(scene, "once", *entries)).measurements["guard"]
+    assert isinstance(found, dict)
+    assert (found["stale_attempted"], found["stale_applied"], found["stale_applied_late"]) == (
+        (1, 1, 0)
+    )
+
+
 def test_nothing_written_is_unknown_and_no_store_no_verdict() -> None:
     scene = Scene().acquire(1, 0, 1, until=5, fence=1).release(1, 2, 2.1)
     assert judged(scene, "newer").result == "unknown"

@@ -15,9 +15,12 @@ from lockbench.bench.trial import check
 from lockbench.clusters.base import ClusterPlan
 from lockbench.clusters.registry import topologies
 from lockbench.locks.base import Address
+from lockbench.locks.mariadb.session import Session as MariadbSession
+from lockbench.locks.mariadb.session import literal as quoted
 from lockbench.locks.postgres.session import Session, literal
-from lockbench.stores import postgres, redis
-from lockbench.stores.base import Applied, Guard, Where, Write
+from lockbench.stores import mariadb, postgres, redis
+from lockbench.stores.base import Applied, Connect, Guard, Where, Write
+from lockbench.stores.mariadb import FENCE, IDEMPOTENCY_KEY
 from lockbench.stores.registry import Asked, declared, find
 from tests.eventually import one_of
 
@@ -84,12 +87,55 @@ def planted(spec: str, name: str, snippet: str | None = None) -> Asked:
     return replace(store, guard=guard)
 
 
-def test_a_condition_that_lets_an_equal_fence_in_is_found(start: Start, tmp_path: Path) -> None:
-    condition = postgres.FENCE.replace("fence < $3", "fence <= $3")
-    broken = planted("postgres", "equal", condition)
-    verdict = check(broken, start("postgres"), tmp_path, seconds=SECONDS)
+@pytest.mark.parametrize(("name", "text"), [("postgres", postgres.FENCE), ("mariadb", FENCE)])
+def test_a_condition_that_lets_an_equal_fence_in_is_found(
+    name: str, text: str, start: Start, tmp_path: Path
+) -> None:
+    broken = planted(name, "equal", text.replace("fence <", "fence <="))
+    verdict = check(broken, start(name), tmp_path, seconds=SECONDS)
     assert verdict.result == "invalid"
     assert "refuses a fence that is not above every fence applied before" in verdict.reason
+
+
+@pytest.mark.parametrize(
+    ("name", "text"),
+    [
+        (
+            "postgres",
+            postgres.IDEMPOTENCY_KEY.replace(
+                "ON CONFLICT DO NOTHING",
+                "ON CONFLICT (key, thing) DO UPDATE SET value = excluded.value",
+            ),
+        ),
+        ("mariadb", f"{IDEMPOTENCY_KEY} ON DUPLICATE KEY UPDATE value = VALUES(value)"),
+    ],
+)
+def test_a_key_that_lets_a_second_one_take_its_place_is_found(
+    name: str, text: str, start: Start, tmp_path: Path
+) -> None:
+    """The table has one row for it all the same; its record has two."""
+    broken = planted(f"{name}:guard=idempotency-key", "upsert", text)
+    verdict = check(broken, start(name), tmp_path, seconds=SECONDS)
+    assert verdict.result == "invalid"
+    assert "refuses a thing that was done before" in verdict.reason
+
+
+@pytest.mark.parametrize("name", ["postgres", "mariadb"])
+def test_what_is_priced_keeps_no_record(name: str, start: Start) -> None:
+    """Not even where one was kept before, which is kept again afterwards."""
+    store, there = find(name), start(name)
+    key = f"priced-{name}"
+
+    def made(*, recorded: bool) -> list[int]:
+        with closing(store.connect(there, recorded=recorded)) as client:
+            seen = client.read(key)
+            assert client.write(Write(key, 1, seen, seen.version + 1)) == Applied(seen.version + 1)
+        with closing(store.connect(there, recorded=True)) as reader:
+            return [one.made for one in reader.written() if one.key == key]
+
+    assert made(recorded=True) == [1]
+    assert made(recorded=False) == [1]
+    assert made(recorded=True) == [1, 3]
 
 
 def test_a_script_that_compares_texts_is_found(start: Start, tmp_path: Path) -> None:
@@ -110,12 +156,28 @@ class LooksFirst(postgres.Postgres):
         return postgres.write_if_newer(ask, key, value, write.fence or 0)
 
 
-def test_a_check_and_a_write_that_are_two_steps_are_found(start: Start, tmp_path: Path) -> None:
+class LooksFirstThere(mariadb.Mariadb):
+    """The same, on MariaDB."""
+
+    def _written(self, session: MariadbSession, write: Write) -> int | None:
+        def ask(sql: str) -> list[list[object]]:
+            return session.ask(sql.replace("SERIALIZABLE", "READ COMMITTED"))
+
+        key, value = quoted(write.key), quoted(write.value)
+        return mariadb.write_if_newer(ask, key, value, write.fence or 0)
+
+
+@pytest.mark.parametrize(
+    ("name", "client"), [("postgres", LooksFirst), ("mariadb", LooksFirstThere)]
+)
+def test_a_check_and_a_write_that_are_two_steps_are_found(
+    name: str, client: Connect, start: Start, tmp_path: Path
+) -> None:
     def found(number: int) -> str:
-        two_steps = planted("postgres:guard=serializable", f"two-steps-{number}")  # keys of its own
-        two_steps = replace(two_steps, store=replace(two_steps.store, connect=LooksFirst))
+        two_steps = planted(f"{name}:guard=serializable", f"two-steps-{number}")  # keys of its own
+        two_steps = replace(two_steps, store=replace(two_steps.store, connect=client))
         folder = tmp_path / str(number)
-        return check(two_steps, start("postgres"), folder, seconds=2 * SECONDS).result
+        return check(two_steps, start(name), folder, seconds=2 * SECONDS).result
 
     assert one_of(found, "invalid".__eq__) == "invalid"
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from lockbench.bench import plan
+from lockbench.bench.document import required_of
 from lockbench.clusters.registry import topologies
 from lockbench.locks.registry import systems
 from lockbench.results.errors import BadInput, Unfit
@@ -61,8 +62,19 @@ def test_a_guard_by_the_locks_own_key_is_for_that_lock_on_its_own_cluster() -> N
 
 
 def test_a_workload_that_does_more_than_write_once_does_not_run_on_a_store() -> None:
-    with pytest.raises(BadInput, match="payment does not run on a store; these do: long-hold, mu"):
+    with pytest.raises(BadInput, match="payment does not run on a store with the guard fence; the"):
         plan.make_case("redis-fence", "none", seed=0, workload="payment", resource="file")
+
+
+def test_an_idempotency_key_is_for_work_of_which_each_piece_has_a_number() -> None:
+    resource = "postgres:guard=idempotency-key"
+    said = "mutex does not run on a store with the guard idempotency-key; these do: payment"
+    with pytest.raises(BadInput, match=f"^{said}$"):
+        plan.make_case("redis-token", "none", seed=0, resource=resource)
+    case = plan.make_case("redis-token", "none", seed=0, workload="payment", resource=resource)
+    required = required_of(case)
+    assert {"charged-twice", "lost-charge", "broken-guard"} <= set(required)
+    assert "lost-update" not in required
 
 
 def test_a_fault_strikes_the_store_where_it_has_servers() -> None:
@@ -114,6 +126,17 @@ def test_an_update_may_be_lost_with_the_primary_or_by_a_write_without_an_answer(
     case = plan.make_case("redis-fence", fault, seed=0, resource=resource)
     case = plan.resolve(plan.with_time_for_faults(case))
     assert plan.expected_of(case).of("lost-update").expected == word
+
+
+@pytest.mark.parametrize(("topology", "word"), [("postgres", "may-break"), ("mariadb", "holds")])
+def test_a_ledger_loses_with_its_primary_and_by_nothing_that_comes_late(
+    topology: str, word: str
+) -> None:
+    resource = f"{topology}:guard=idempotency-key"
+    fault = "failover:strikes=resource" if topology == "postgres" else "kill:strikes=resource"
+    case = plan.make_case("redis-token", fault, seed=0, workload="payment", resource=resource)
+    case = plan.resolve(plan.with_time_for_faults(case))
+    assert plan.expected_of(case).of("lost-charge").expected == word
 
 
 def test_faults_of_lock_and_store_may_overlap() -> None:

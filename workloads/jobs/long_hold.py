@@ -11,7 +11,7 @@ import time
 from typing import Final
 
 from lockbench.declarations.parameters import Parameter
-from lockbench.workloads.base import Job, Options, Workload
+from lockbench.workloads.base import REGISTER, Job, Options, Workload
 from lockbench.workloads.use import Use
 
 STEPS_A_LEASE: Final = 3
@@ -50,5 +50,5 @@ WORKLOAD = Workload(
     leases=lambda options: float(options["times"]),
     outlasts=lambda _: True,
     patient=True,
-    storable=True,
+    storable=REGISTER,
 )

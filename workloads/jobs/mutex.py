@@ -7,7 +7,7 @@ read; a semaphore guards no register, because its holders would overwrite each o
 
 from __future__ import annotations
 
-from lockbench.workloads.base import Job, Workload
+from lockbench.workloads.base import REGISTER, Job, Workload
 from lockbench.workloads.use import Use
 
 
@@ -32,5 +32,5 @@ WORKLOAD = Workload(
     job=lambda _: Mutex(),
     verdicts=("stale-holder", "lost-update"),
     timed=False,
-    storable=True,
+    storable=REGISTER,
 )

@@ -4,7 +4,8 @@ A consumer takes a message, locks the account, looks whether the order is paid, 
 charges it (an effect that cannot be taken back), marks it as paid and releases. Every message is
 delivered ``copies`` times, and again when its consumer did not get the lock. A consumer that goes
 on after its hold charges what another has charged meanwhile (``charged-twice``), unless the
-processor is given an idempotency key (``idempotency=yes``) and refuses the second.
+processor is given an idempotency key (``idempotency=yes``) and refuses the second. On a store with
+the guard ``idempotency-key`` charge and mark are one row, under that key.
 
 The named scenario of the 47 ms: ``--workload payment --fault partition-47ms`` strikes the victim's
 hold between the look and the charge.
@@ -15,7 +16,7 @@ from __future__ import annotations
 from typing import Final
 
 from lockbench.declarations.parameters import Parameter, Value
-from lockbench.workloads.base import LOAD, Job, Workload
+from lockbench.workloads.base import LEDGER, LOAD, Job, Workload
 from lockbench.workloads.resource import Resource
 from lockbench.workloads.use import Use
 
@@ -34,13 +35,16 @@ class Delivered(Job):
         """The next one of the key."""
         return resource.deliver(key, self._copies)
 
-    def work(self, use: Use) -> None:
+    def work(self, use: Use) -> bool:
         version, done = use.read(use.thing)
         if done:
-            return
+            return True
         use.keep()
+        if use.stored:
+            return use.do(use.thing)
         use.effect(use.thing, once=self._once)
         use.write(version, use.thing)
+        return True
 
     def end(self, resource: Resource, key: str, thing: int, *, done: bool) -> None:
         """What was not worked on is delivered again."""
@@ -60,4 +64,5 @@ WORKLOAD = Workload(
     },
     describes=lambda _: {"job": "payment"},
     kinds=("mutex", "reentrant", "read-write", "none"),
+    storable=LEDGER,
 )
