@@ -33,7 +33,7 @@ from lockbench.nemesis import schedule
 from lockbench.nemesis.base import LINKS, OF_LOCK, SERVERS, Impossible, Injection
 from lockbench.nemesis.registry import NONE, faults
 from lockbench.nemesis.schedule import ScheduleError, Steps, end_s, parse
-from lockbench.results import documents
+from lockbench.results import documents, wording
 from lockbench.results.documents import Planned, known
 from lockbench.results.errors import BadInput, Unfit
 from lockbench.stores import registry as stores
@@ -411,7 +411,7 @@ def unfit(case: Case) -> str | None:
     reason = _unfit(steps, never_started(case), _never_started_store(case))
     if reason is not None and case.cluster is not None and not isinstance(reason, Impossible):
         site = site_of(case.cluster)
-        given = " and ".join(site.hands.verbs) or "no commands"
+        given = wording.listed(site.hands.verbs) or "no commands"
         return f"{reason}; {site.file.name} gives {given}, and nothing else strikes those servers"
     if reason is not None or not case.lock:
         return reason

@@ -13,7 +13,9 @@ from lockbench.bench.plan import Case, expected_s, site_of
 from lockbench.bench.run import clients_of
 from lockbench.clusters.base import ClusterError
 from lockbench.clusters.elsewhere import claim, cluster
-from lockbench.clusters.elsewhere.site import OPPOSITES
+from lockbench.clusters.elsewhere.site import OPPOSITES, Verb
+from lockbench.nemesis.base import Injection
+from lockbench.nemesis.partition import Partition
 from lockbench.nemesis.registry import faults
 from lockbench.report.console import err
 from lockbench.results import wording
@@ -46,12 +48,8 @@ def agreed(cases: Sequence[Case], said: bool) -> Recorded:
     hosts = ", ".join(map(str, site.nodes))
     seconds = sum(map(expected_s, cases))
     lasts = f"{seconds:.0f} seconds" if seconds < LONG_S else f"{seconds / 60:.0f} minutes"
-    struck = {injection.fault for case in cases for injection in case.injections}
-    commands = [
-        verb
-        for verb in site.hands.verbs
-        if any(name == verb or (verb == "kill" and faults()[name].ends_servers) for name in struck)
-    ]
+    struck = {injection for case in cases for injection in case.injections}
+    commands = [verb for verb in site.hands.verbs if any(_needs(verb, one) for one in struck)]
     err.print(
         f"{hosts} ({version}) gets {wording.times(len(cases), 'case')} of up to"
         f" {clients} clients in about {lasts}: at most {clients / PAUSE_S:,.0f}"
@@ -64,6 +62,16 @@ def agreed(cases: Sequence[Case], said: bool) -> Recorded:
     _ask(said, "this may disturb whoever uses that cluster", "Run it there?")
     servers = {there.topology: version}
     return lambda versions: replace(versions, servers=servers)
+
+
+def _needs(verb: Verb, injection: Injection) -> bool:
+    """Whether a fault has this command run."""
+    fault = faults()[injection.fault]
+    if verb == "kill":
+        return fault.ends_servers
+    if verb == "cut":
+        return isinstance(fault, Partition) and fault.cuts_servers(dict(injection.parameters))
+    return fault.name == verb
 
 
 def clean(file: Path, said: bool) -> None:
@@ -80,7 +88,7 @@ def clean(file: Path, said: bool) -> None:
             if claim.is_here(word):
                 raise Failed(f"{where}: {claim.told(word)}, is still at work: end it first")
         if verbs := [OPPOSITES[verb] for verb in site.hands.verbs]:
-            tell(f"the commands for {' and '.join(verbs)} of {file.name} are run for every node")
+            tell(f"the commands for {wording.listed(verbs)} of {file.name} are run for every node")
             _ask(said, "this runs commands", "Run them?")
             cluster.undo(str(file))
         count, words = cluster.left(str(file))

@@ -241,6 +241,20 @@ class Cuttable(Protocol):
 
 
 @runtime_checkable
+class CutByCommand(Cuttable, Protocol):
+    """Servers are cut from each other by commands, of which it is known only that they succeeded.
+    What they cut is lost (*drop*), with TCP's acknowledgements; nothing else can be done to the
+    links between servers."""
+
+    sees_peers: bool
+    """Whether the servers tell whom they no longer hear."""
+
+    def apart(self, pairs: Iterable[frozenset[int]]) -> bool:
+        """Whether of each of these pairs one server has said, since they were cut, that it hears
+        nothing of the other. Asks the servers, at most twice a second."""
+
+
+@runtime_checkable
 class Shapable(Protocol):
     """Links can be made slow. ``Cuttable.heal`` restores them."""
 
@@ -288,11 +302,15 @@ class Replicated(Protocol):
 
 
 @runtime_checkable
-class Promotable(Replicated, Protocol):
-    """A replica can be made the primary, by the system's own mechanism or as an operator would.
-    ``elects``: the system itself puts a replica in the place of a primary that it misses."""
+class Electing(Replicated, Protocol):
+    """``elects``: the system itself puts a replica in the place of a primary that it misses."""
 
     elects: bool
+
+
+@runtime_checkable
+class Promotable(Electing, Protocol):
+    """A replica can be made the primary, by the system's own mechanism or as an operator would."""
 
     def promotes_nobody(self) -> str | None:
         """Why no replica would be promoted now if the primary died, where that is known."""

@@ -245,6 +245,11 @@ class Fault(ABC):
     def took_effect(self, arena: Arena) -> bool:
         """The probe: True only while the fault is on."""
 
+    def shown_in_s(self, arena: Arena) -> float:
+        """How long it may take until the probe shows the fault, where that is more than usual."""
+        del arena
+        return 0.0
+
     def tick(self, arena: Arena) -> None:
         """Called every ``period_s`` while the fault is on."""
         del arena

@@ -87,7 +87,8 @@ class ByHand:
             finally:
                 arena.begun_ns = time.monotonic_ns()
                 on.thread.start()
-            on.proven = until(lambda: fault.took_effect(arena), PROOF_S)
+            patience_s = max(PROOF_S, fault.shown_in_s(arena))
+            on.proven = until(lambda: fault.took_effect(arena), patience_s)
         except BaseException:
             self.end(on)
             raise

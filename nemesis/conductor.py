@@ -103,7 +103,8 @@ def _play(
             # Beside the waiting, so that a short fault is not lengthened by its probe.
             # Not asked again when the heal is due: what is slow or silent then has other causes.
             took_effect = partial(fault.took_effect, arena)
-            end = min(time.monotonic() + PROOF_S, arena.heal_due_ns / 1e9)
+            patience_s = max(PROOF_S, fault.shown_in_s(arena))
+            end = min(time.monotonic() + patience_s, arena.heal_due_ns / 1e9)
             proof = prover.submit(_asked, took_effect, end, stop)
             _last(fault, arena, stop)
         except Exception as error:  # noqa: BLE001 - whatever went wrong, heal and say so

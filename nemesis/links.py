@@ -5,9 +5,10 @@ from __future__ import annotations
 
 from typing import Final
 
-from lockbench.clusters.base import Cluster, Cuttable, Edge, Shapable
+from lockbench.clusters.base import Cluster, CutByCommand, Cuttable, Edge, Shapable
 from lockbench.declarations.parameters import Parameter
 from lockbench.nemesis.base import Arena, Asked, Impossible, NemesisError
+from lockbench.nemesis.targets import headed
 
 CLIENTS, SERVERS, EVERYTHING = "clients", "servers", "all"
 
@@ -29,24 +30,39 @@ def joined(cluster: Cuttable) -> bool:
     return any(edge.source > 0 for edge in cluster.edges())
 
 
+def unlinked(cluster: Cluster, otherwise: str) -> str:
+    """Why there are no links between its nodes: they do not talk to each other, or ``otherwise``,
+    where the bench has no way to what they say."""
+    if headed(cluster) and len(cluster.nodes) > 1:
+        return otherwise
+    return Impossible("its nodes do not talk to each other")
+
+
 def unfit(cluster: Cluster, asked: Asked, otherwise: str) -> str | None:
     """Why the links of the parameter ``on`` cannot be worked on, or None; ``otherwise`` is said of
     a cluster that offers nothing of the kind."""
     if not isinstance(cluster, Shapable) or not isinstance(cluster, Cuttable):
         return otherwise
-    if asked["on"] == SERVERS and not joined(cluster):
-        return Impossible("its nodes do not talk to each other")
+    if asked["on"] == SERVERS and not _shaped_between(cluster):
+        return unlinked(cluster, "the links between its servers can only be cut or left alone")
     return None
 
 
 def chosen(arena: Arena) -> list[Edge]:
     """The links of the parameter ``on``."""
-    which = arena.word("on")
+    which, cluster = arena.word("on"), cuttable_of(arena)
+    between = _shaped_between(cluster)
     return [
         edge
-        for edge in cuttable_of(arena).edges()
-        if which == EVERYTHING or (edge.source > 0) == (which == SERVERS)
+        for edge in cluster.edges()
+        if (edge.source < 0 or between)
+        and (which == EVERYTHING or (edge.source > 0) == (which == SERVERS))
     ]
+
+
+def _shaped_between(cluster: Cuttable) -> bool:
+    """Whether links between nodes can be made slow."""
+    return joined(cluster) and not isinstance(cluster, CutByCommand)
 
 
 def all_broken(arena: Arena, count: int | None) -> bool:

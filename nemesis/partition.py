@@ -21,6 +21,10 @@ Proof: the proxies' word that every link is cut, and a write that the struck nod
 sent from the side that it was cut from. The proxies' word alone where it completes writes all the
 same (in ``bridge`` and ``ring`` every server still reaches a majority; a primary with asynchronous
 replicas asks nobody), and for a cut that is over before a write could fail.
+
+Where a command cuts servers from each other (``CutByCommand``), its success is no more than a word,
+so it is never enough alone: where writes go on, the servers themselves have to say that they no
+longer hear each other. Commands only *drop*; *stall* and *reject* are for links of clients there.
 """
 
 from __future__ import annotations
@@ -32,16 +36,17 @@ from lockbench.clusters.base import (
     HARNESS,
     Cluster,
     Cut,
+    CutByCommand,
     Cuttable,
     Edge,
+    Electing,
     Led,
-    Promotable,
     Replicated,
 )
 from lockbench.declarations.parameters import Parameter
 from lockbench.nemesis import shapes
 from lockbench.nemesis.base import LINKS, Arena, Asked, Fault, Impossible, NemesisError
-from lockbench.nemesis.links import all_broken, cuttable_of, joined
+from lockbench.nemesis.links import all_broken, cuttable_of, joined, unlinked
 from lockbench.nemesis.probes import PROBE_S, serving, silent_while
 from lockbench.nemesis.targets import (
     DECISIVE,
@@ -60,6 +65,9 @@ BOTH, OUT, IN = "both", "out", "in"
 SHAPES: Final = (DECISIVE, *shapes.BETWEEN_SERVERS, *shapes.OF_CLIENTS)
 EVERYBODY_SERVES: Final = (shapes.BRIDGE, shapes.RING)
 ONE_GROUP: Final = (shapes.GROUP, shapes.GROUP_NODE)
+# Until servers say that they no longer hear each other: some wait for half of a time limit.
+SAID_S: Final = 10.0
+UNCUT: Final = "its servers cannot be cut from each other"
 
 
 class Partition(Fault):
@@ -86,30 +94,41 @@ class Partition(Fault):
             return "a refusal has no direction"
         if way != BOTH and shape in EVERYBODY_SERVES:
             return f"a {shape} has no struck side"
-        if shape not in shapes.OF_CLIENTS and serves_alone(cluster) and not _elects(cluster):
-            return Impossible(
-                "its primary answers without its replica, and none takes its place by itself, so a "
-                "cut between them hurts nobody; shape=clients cuts it from its clients"
-            )
-        if shape not in shapes.BETWEEN_SERVERS:
+        return None if shape in shapes.OF_CLIENTS else self._unfit_between(cluster, shape)
+
+    def _unfit_between(self, cluster: Cluster, shape: str) -> str | None:
+        """The same of a shape that is not of clients."""
+        if serves_alone(cluster):
+            if not _elects(cluster):
+                return Impossible(
+                    "its primary answers without its replica, and none takes its place by itself,"
+                    " so a cut between them hurts nobody; shape=clients cuts it from its clients"
+                )
+            if not self._joined(cluster):
+                return self._apart(cluster)
+        if shape == DECISIVE:
             return None
-        if not joined(cluster) and shape not in (shapes.MINORITY, shapes.MAJORITY):
-            return Impossible("its nodes do not talk to each other")
+        if not self._joined(cluster) and shape not in (shapes.MINORITY, shapes.MAJORITY):
+            return self._apart(cluster)
         if shape == shapes.LEADER and not headed(cluster):
             return Impossible("it has no leader")
+        unsaid = isinstance(cluster, CutByCommand) and not cluster.sees_peers
+        if shape in EVERYBODY_SERVES and unsaid:
+            return f"its servers do not tell whom they hear, so nothing would show a {shape}"
         least = shapes.NODES_MIN[shape]
         if len(eligible(cluster)) < least:
             return f"a {shape} takes {least} nodes"
         return None
 
     def aim(self, arena: Arena) -> None:
-        _, arena.targets = _cut_pairs(arena)
+        pairs, arena.targets = _resolve(arena, self._joined(arena.cluster))
+        arena.facts.pairs = sorted((edge.source, edge.target) for edge in pairs)
         if arena.word("shape") in ONE_GROUP:
             arena.facts.workers = [arena.clients.victim_worker]
 
     def begin(self, arena: Arena) -> None:
         cuttable = cuttable_of(arena)
-        pairs, _ = _cut_pairs(arena)
+        pairs = {Edge(*pair) for pair in arena.facts.pairs or ()}
         way = arena.word("way")
         if way == BOTH:
             edges = [edge for edge in cuttable.edges() if edge in pairs]
@@ -124,9 +143,17 @@ class Partition(Fault):
     def took_effect(self, arena: Arena) -> bool:
         cut = partial(all_broken, arena, arena.facts.links_cut)
         over_too_soon = arena.injection.duration_s <= PROBE_S
-        if _goes_on_serving(arena) or over_too_soon:
+        if (by_command := _by_command(arena)) is not None:
+            if _goes_on_serving(arena):
+                pairs = arena.facts.pairs or ()
+                return cut() and by_command.apart(frozenset(pair) for pair in pairs)
+        elif _goes_on_serving(arena) or over_too_soon:
             return cut()
         return silent_while(cut, arena, arena.targets, _probe_group(arena))
+
+    def shown_in_s(self, arena: Arena) -> float:
+        told = _by_command(arena) is not None and _goes_on_serving(arena)
+        return SAID_S if told else super().shown_in_s(arena)
 
     def heal(self, arena: Arena) -> None:
         try:
@@ -151,17 +178,25 @@ class Partition(Fault):
         late = ("held-back",) if self.how == "stall" and not replaced else ()
         return (*self.rules, *changed, *late)
 
+    def cuts_servers(self, asked: Asked) -> bool:
+        """Whether commands that cut servers from each other are run, where there are some."""
+        return self.how == "drop" and asked["shape"] not in shapes.OF_CLIENTS
 
-def _cut_pairs(arena: Arena) -> tuple[frozenset[Edge], tuple[int, ...]]:
-    """Who no longer hears whom, and the nodes that the fault is aimed at. Resolved once."""
-    if arena.facts.pairs is None:
-        pairs, targets = _resolve(arena)
-        arena.facts.pairs = sorted((edge.source, edge.target) for edge in pairs)
-        return pairs, targets
-    return frozenset(Edge(a, b) for a, b in arena.facts.pairs), arena.targets
+    def _joined(self, cluster: Cluster) -> bool:
+        """Whether it can cut nodes from each other."""
+        if not isinstance(cluster, Cuttable) or not joined(cluster):
+            return False
+        return self.how == "drop" or not isinstance(cluster, CutByCommand)
+
+    def _apart(self, cluster: Cluster) -> str:
+        """Why it cannot."""
+        way = " in this way, only by partition-drop" if isinstance(cluster, CutByCommand) else ""
+        return unlinked(cluster, UNCUT + way)
 
 
-def _resolve(arena: Arena) -> tuple[frozenset[Edge], tuple[int, ...]]:
+def _resolve(arena: Arena, linked: bool) -> tuple[frozenset[Edge], tuple[int, ...]]:
+    """Who no longer hears whom, and the nodes that the fault is aimed at; ``linked``: nodes can be
+    cut from each other."""
     cluster, shape = arena.cluster, arena.word("shape")
     nodes = list(eligible(cluster))
     groups = sorted({-e.source for e in cuttable_of(arena).edges() if e.source < 0})
@@ -173,7 +208,7 @@ def _resolve(arena: Arena) -> tuple[frozenset[Edge], tuple[int, ...]]:
         else:
             targets = tuple(cluster.nodes) if shape == shapes.GROUP else resolve(arena, DECISIVE)
         return shapes.client_side(targets, chosen), targets
-    if not joined(cuttable_of(arena)):
+    if not linked:
         count = minority(nodes) if shape == shapes.MINORITY else majority(nodes)
         targets = tuple(sorted(arena.rng.sample(nodes, count)))
         return shapes.client_side(targets, groups), targets
@@ -201,6 +236,13 @@ def _goes_on_serving(arena: Arena) -> bool:
     return arena.word("shape") in EVERYBODY_SERVES or alone
 
 
+def _by_command(arena: Arena) -> CutByCommand | None:
+    """The cluster where commands have cut its servers from each other."""
+    cluster = arena.cluster
+    between_servers = _probe_group(arena) == HARNESS
+    return cluster if between_servers and isinstance(cluster, CutByCommand) else None
+
+
 def serves_alone(cluster: Cluster) -> bool:
     """Whether its primary answers without asking its replicas."""
     return isinstance(cluster, Replicated) and not isinstance(cluster, Led)
@@ -208,7 +250,7 @@ def serves_alone(cluster: Cluster) -> bool:
 
 def _elects(cluster: Cluster) -> bool:
     """Whether a replica takes its primary's place by the system's own decision."""
-    return isinstance(cluster, Promotable) and cluster.elects
+    return isinstance(cluster, Electing) and cluster.elects
 
 
 def _probe_group(arena: Arena) -> int:

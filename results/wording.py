@@ -24,6 +24,12 @@ def ms(value: float | None) -> str:
     return f"{value:.1f}" if size < 100 else f"{value:,.0f}"
 
 
+def listed(words: Sequence[str]) -> str:
+    """``a, b and c``; empty for none."""
+    *first, last = words or [""]
+    return f"{', '.join(first)} and {last}" if first else last
+
+
 def pair(p50: float | None, p99: float | None) -> str:
     """``p50 / p99``; one dash when there is neither."""
     if is_missing(p50) and is_missing(p99):

@@ -5,9 +5,10 @@ A near link is a Toxiproxy on this machine for each node, with a link for each c
 
     client → relay (127.0.0.<1+group>:PORT) → Toxiproxy (the same host, LINK) → HOST:PORT
 
-The harness' own way goes past Toxiproxy. Links between the servers are theirs, and are not cut. A
-command of the file is a capability: with ``pause`` and ``resume`` the cluster is ``Pausable``, with
-``kill`` and ``start`` it is ``Killable``. That it ended with 0 is its word that it did it.
+The harness' own way goes past Toxiproxy. A command of the file is a capability: with ``pause`` and
+``resume`` the cluster is ``Pausable``, with ``kill`` and ``start`` it is ``Killable``, with ``cut``
+and ``join`` it has links between servers (``CutByCommand``). That a command ended with 0 is its
+word that it did it.
 
 Guarantees: nothing is written before it is known that nothing is under the prefix; at the end it is
 empty again, and every command was undone, or ``stop`` says what is left
@@ -24,17 +25,19 @@ import os
 import subprocess
 import sys
 import threading
+import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from functools import cache
+from itertools import chain, permutations
 from pathlib import Path
 from typing import Any, Final
 
-from lockbench.clusters.base import HARNESS, ClusterError, ClusterPlan, Topology
-from lockbench.clusters.elsewhere import claim
+from lockbench.clusters.base import HARNESS, ClusterError, ClusterPlan, Cut, Edge, Topology
+from lockbench.clusters.elsewhere import claim, heard
 from lockbench.clusters.elsewhere.keeper import TRIES
 from lockbench.clusters.elsewhere.place import place_of
-from lockbench.clusters.elsewhere.site import OPPOSITES, Site, SiteError, read
+from lockbench.clusters.elsewhere.site import OPPOSITES, Site, SiteError, Whom, read
 from lockbench.clusters.engine import ports
 from lockbench.clusters.engine.docker import Engine
 from lockbench.clusters.etcd.members import EtcdMembers
@@ -43,10 +46,12 @@ from lockbench.clusters.pods.launch import API, CLIENT, PEERS, START_LIMIT_S, Po
 from lockbench.clusters.pods.linked import PROBE_LIMIT_S, VERIFY_LIMIT_S, LinkedCluster
 from lockbench.clusters.pods.toxiproxy import LinkServer, Listen
 from lockbench.clusters.postgres.servers import PostgresServers
+from lockbench.clusters.redis import protocol as resp
 from lockbench.clusters.redis.cluster import ShardedServers
-from lockbench.clusters.redis.sentinel import SENTINELS, SentinelServers
+from lockbench.clusters.redis.replicated import ASK_LIMIT_S
+from lockbench.clusters.redis.sentinel import MASTER_NAME, SENTINELS, SentinelServers
 from lockbench.clusters.redis.servers import RedisServers
-from lockbench.clusters.wire import PROBE_FAILURES, Address, ProbeFailed
+from lockbench.clusters.wire import PROBE_FAILURES, Address, Line, ProbeFailed
 from lockbench.clusters.zookeeper import protocol as jute
 from lockbench.clusters.zookeeper.servers import ZooKeeperServers
 
@@ -54,6 +59,7 @@ ELSEWHERE: Final = "-elsewhere"  # ends the names of these topologies
 BY_HAND_S: Final = 5.0  # what commands take beside what they are to do
 RESTART_LIMIT_S: Final = 20.0
 KEEPER_LIMIT_S: Final = 10.0
+APART_PAUSE_S: Final = 0.5  # between two looks at whom servers hear
 # To look through all keys; beside that, each command may take its time in each of its tries.
 END_LIMIT_S: Final = 240.0
 
@@ -65,7 +71,7 @@ class Kept:
         """Raises ClusterError."""
         self._site = site
         self._end_limit_s = END_LIMIT_S + len(OPPOSITES) * TRIES * site.hands.limit_s
-        self.undo: set[tuple[str, int]] = set()  # what it would be to undo if it were gone
+        self.undo: set[tuple[str, Whom]] = set()  # what it would be to undo if it were gone
         self._asking = threading.Lock()
         self._over = False
         self._left: list[str] | None = None
@@ -99,16 +105,16 @@ class Kept:
                 raise ClusterError("the keeper of the cluster ended") from error
             return self._heard()
 
-    def hand(self, verb: str, nodes: Sequence[int]) -> None:
-        """Have a command run for these nodes. Raises ClusterError."""
-        if not nodes:
+    def hand(self, verb: str, whom: Sequence[Whom]) -> None:
+        """Have a command run for each of these. Raises ClusterError."""
+        if not whom:
             return
         if verb in OPPOSITES:
-            self.undo |= {(verb, node) for node in nodes}
-        self.ask(hand=verb, nodes=list(nodes))
+            self.undo |= {(verb, one) for one in whom}
+        self.ask(hand=verb, whom=list(whom))
         if verb not in OPPOSITES:
             of = {opposite: it for it, opposite in OPPOSITES.items()}[verb]
-            self.undo -= {(of, node) for node in nodes}
+            self.undo -= {(of, one) for one in whom}
 
     def end(self) -> list[str] | None:
         """Let it end. What is left; None: it was gone. Never raises; twice is no error."""
@@ -150,6 +156,8 @@ class Elsewhere(LinkedCluster):
     by its keeper."""
 
     site: Site
+    sees_peers = False
+    """Whether ``deaf`` finds anybody."""
 
     def __init__(self, plan: ClusterPlan, site: Site) -> None:
         super().__init__(plan)
@@ -262,10 +270,15 @@ class Elsewhere(LinkedCluster):
 
     # --- commands ---
 
-    def _hand(self, verb: str, nodes: Iterable[int]) -> None:
+    def _hand(self, verb: str, whom: Iterable[Whom]) -> None:
         if self._keeper is None:
             raise ClusterError(f"{self.plan.topology} is not started")
-        self._keeper.hand(verb, list(nodes))
+        self._keeper.hand(verb, list(whom))
+
+    def deaf(self, pairs: set[frozenset[int]]) -> set[frozenset[int]]:
+        """Those of these pairs of which a server now says that it hears nothing of the other."""
+        del pairs
+        return set()
 
 
 class PausedByHand(Elsewhere):
@@ -303,6 +316,83 @@ class KilledByHand(Elsewhere):
         )
 
 
+class CutByHand(Elsewhere):
+    """``CutByCommand``, by the commands ``cut`` and ``join``. Links of clients are cut as ever."""
+
+    def __init__(self, plan: ClusterPlan, site: Site) -> None:
+        super().__init__(plan, site)
+        self._severed: set[Edge] = set()
+        self._apart: set[frozenset[int]] = set()
+        self._looked_at = 0.0
+
+    def edges(self) -> Sequence[Edge]:
+        between = [Edge(one, other) for one, other in permutations(self.nodes, 2)]
+        return [*between, *super().edges()]
+
+    def cut(self, edges: Iterable[Edge], how: Cut) -> None:
+        between, near = _parted(edges)
+        self._check(between, how)
+        super().cut(near, how)
+        self._sever([*between, *(Edge(edge.target, edge.source) for edge in between)])
+
+    def cut_one_way(self, edges: Iterable[Edge], how: Cut) -> None:
+        between, near = _parted(edges)
+        self._check(between, how)
+        super().cut_one_way(near, how)
+        self._sever(between)
+
+    def broken_links(self) -> Sequence[str]:
+        """By the commands' word where they are between servers."""
+        said = [
+            f"{self.node_name(edge.target)} hears nothing of {self.node_name(edge.source)}, as the"
+            " command for cut says"
+            for edge in sorted(self._severed, key=lambda edge: (edge.target, edge.source))
+        ]
+        return [*said, *super().broken_links()]
+
+    def heal(self) -> None:
+        try:
+            super().heal()
+        finally:
+            if self._severed:
+                self._hand("join", self._ends(self._severed))
+            self._severed, self._apart = set(), set()
+
+    def apart(self, pairs: Iterable[frozenset[int]]) -> bool:
+        wanted = set(pairs)
+        time.sleep(max(0.0, self._looked_at + APART_PAUSE_S - time.monotonic()))
+        self._looked_at = time.monotonic()
+        self._apart |= self.deaf(wanted - self._apart)
+        return wanted <= self._apart
+
+    def _sever(self, edges: Iterable[Edge]) -> None:
+        new = set(edges)
+        self._apart -= {frozenset((edge.source, edge.target)) for edge in new}
+        self._severed |= new  # before: half done must be undone too
+        self._hand("cut", self._ends(new))
+
+    @staticmethod
+    def _ends(edges: Iterable[Edge]) -> Sequence[tuple[int, int]]:
+        """Who no longer hears, and of whom."""
+        return sorted((edge.target, edge.source) for edge in edges)
+
+    @staticmethod
+    def _check(between: Sequence[Edge], how: Cut) -> None:
+        if between and how != "drop":
+            raise ClusterError(f"commands cut servers from each other as drop does, and not {how}")
+
+
+def _parted(edges: Iterable[Edge]) -> tuple[list[Edge], list[Edge]]:
+    """The links between servers, and those of clients."""
+    every = list(edges)
+    between = [edge for edge in every if min(edge.source, edge.target) > 0]
+    return between, [edge for edge in every if edge not in between]
+
+
+def _nodes(pairs: Iterable[frozenset[int]]) -> list[int]:
+    return sorted({node for pair in pairs for node in pair})
+
+
 class RedisElsewhere(Elsewhere, RedisServers):
     """Independent primaries."""
 
@@ -310,9 +400,77 @@ class RedisElsewhere(Elsewhere, RedisServers):
 class SentinelElsewhere(Elsewhere, SentinelServers):
     """A primary, its replicas, and three Sentinels."""
 
+    elects = True
+    sees_peers = True
+
+    def __init__(self, plan: ClusterPlan, site: Site) -> None:
+        super().__init__(plan, site)
+        self._copied = heard.Unchanged()
+
+    def deaf(self, pairs: set[frozenset[int]]) -> set[frozenset[int]]:
+        """A Sentinel says since when it has had no answer of whom it pings; a replica has to get
+        nothing of what its primary writes."""
+        watching = [node for node in _nodes(pairs) if node in self.sentinels]
+        data = [pair for pair in pairs if pair.isdisjoint(watching)]
+        told = [*self._each(watching, self._unheard), *self._each(data, self._behind)]
+        return pairs.intersection(chain.from_iterable(told))
+
+    def _unheard(self, sentinel: int) -> set[frozenset[int]]:
+        try:
+            with Line(self.address(HARNESS, sentinel), ASK_LIMIT_S) as line:
+                seen = [resp.mapping(resp.ask(line, "SENTINEL", "MASTER", MASTER_NAME))]
+                for others in ("REPLICAS", "SENTINELS"):
+                    answer = resp.ask(line, "SENTINEL", others, MASTER_NAME)
+                    seen += map(resp.mapping, resp.items(answer))
+            silent = [self._node_at(int(one["port"])) for one in seen if heard.is_unheard(one)]
+        except (*PROBE_FAILURES, KeyError):
+            return set()
+        return {frozenset((sentinel, node)) for node in silent if node is not None}
+
+    def _behind(self, pair: frozenset[int]) -> set[frozenset[int]]:
+        """Something is written at the primary, so that there is something to get. Two replicas have
+        nothing to say to each other."""
+        try:
+            for primary, replica in permutations(pair):
+                if self._follows(replica, primary):
+                    self.serves(primary, ASK_LIMIT_S)
+                    here, there = map(self._replication, (primary, replica))
+                    same_s = self._copied.for_s(pair, there["slave_repl_offset"])
+                    return {pair} if heard.is_behind(here, there, same_s) else set()
+            roles = {self._replication(node)["role"] for node in pair}
+        except (*PROBE_FAILURES, KeyError):
+            return set()
+        return {pair} if roles == {"slave"} else set()
+
+    def _replication(self, node: int) -> Mapping[str, str]:
+        """What INFO says of it. Raises OSError or ProbeFailed."""
+        said = str(resp.ask_once(self.address(HARNESS, node), ASK_LIMIT_S, "INFO", "replication"))
+        return {key: value for key, _, value in (line.partition(":") for line in said.split())}
+
 
 class ShardedElsewhere(Elsewhere, ShardedServers):
     """All nodes of a Redis Cluster."""
+
+    elects = True
+    sees_peers = True
+
+    def __init__(self, plan: ClusterPlan, site: Site) -> None:
+        super().__init__(plan, site)
+        self._pinged = heard.Unchanged()
+
+    def deaf(self, pairs: set[frozenset[int]]) -> set[frozenset[int]]:
+        """A node says whose answer to a ping it misses."""
+        told = self._each(_nodes(pairs), self._unanswered)
+        return pairs.intersection(chain.from_iterable(told))
+
+    def _unanswered(self, node: int) -> set[frozenset[int]]:
+        try:
+            asked = ("CLUSTER", "NODES")
+            said = str(resp.ask_once(self.address(HARNESS, node), ASK_LIMIT_S, *asked))
+            silent = map(self._node_at, heard.unanswered(said.splitlines(), node, self._pinged))
+            return {frozenset((node, other)) for other in silent if other is not None}
+        except PROBE_FAILURES:
+            return set()
 
 
 class EtcdElsewhere(Elsewhere, EtcdMembers):
@@ -348,7 +506,7 @@ KINDS: Final = {
     "postgres": PostgresElsewhere,
     "zookeeper": ZooKeeperElsewhere,
 }
-BY_HAND: Final = {"pause": PausedByHand, "kill": KilledByHand}
+BY_HAND: Final = {"pause": PausedByHand, "kill": KilledByHand, "cut": CutByHand}
 
 
 @cache
@@ -464,10 +622,9 @@ def claims(file: str) -> set[str]:
 
 
 def undo(file: str) -> None:
-    """Undo every command that the file names, on all nodes. Raises SiteError, ClusterError."""
+    """Undo every command that the file names, everywhere. Raises SiteError, ClusterError."""
     site = known(file)
-    nodes = range(1, len(site.nodes) + 1)
-    done = {(verb, node) for verb in site.hands.verbs for node in nodes}
+    done = {(verb, whom) for verb in site.hands.verbs for whom in site.everybody(verb)}
     if left := end_all(site, done):
         raise ClusterError("; ".join(left))
 
@@ -493,13 +650,13 @@ def clear(file: str, words: Iterable[str]) -> None:
 
 
 def end_all(
-    site: Site, undo: Iterable[tuple[str, int]], *, claims: Iterable[str] | None = None
+    site: Site, undo: Iterable[tuple[str, Whom]], *, claims: Iterable[str] | None = None
 ) -> list[str]:
     """What a keeper does at its end; ``claims``: those in whose name the prefix is emptied, None:
     it is not. What is left. Raises ClusterError."""
     remains: list[str] | None = []
     with _ways(site) as (_, keeper):
-        keeper.ask(undo=sorted(undo))
+        keeper.ask(undo=list(undo))
         if claims is not None:
             keeper.ask(ours=list(claims))
         remains = keeper.end()

@@ -5,10 +5,10 @@ bench: when its standard input ends, however that comes, it undoes what was done
 removes what is under the prefix, says what is left and ends. It is not reached by Ctrl-C.
 
 Spoken over its standard streams, a line of JSON each way: ``{"open": [[host, port, node, via]]}``,
-``{"hand": verb, "nodes": [1]}``, ``{"why": node}``, ``{"claim": word}`` (take the prefix for
-ourselves), ``{"ours": [word]}`` (it is ours already, by these claims), ``{"undo": [[verb, node]]}``
-(at the end). Answers are ``{}`` or have an
-``error``. Passwords are not spoken of: this process reads them itself.
+``{"hand": verb, "whom": [1]}`` (of two servers: ``[[1, 2]]``), ``{"why": node}``,
+``{"claim": word}`` (take the prefix for ourselves), ``{"ours": [word]}`` (it is ours already, by
+these claims), ``{"undo": [[verb, 1]]}`` (at the end). Answers are ``{}`` or have an ``error``.
+Passwords are not spoken of: this process reads them itself.
 
 Does not guarantee anything once it is killed itself; then the bench does the same in its place, and
 where both are gone ``lockbench clean --cluster FILE`` does.
@@ -34,7 +34,7 @@ from typing import Any, Final, TypeVar
 from lockbench.clusters.elsewhere import claim
 from lockbench.clusters.elsewhere.place import place_of
 from lockbench.clusters.elsewhere.relay import Relay, Route
-from lockbench.clusters.elsewhere.site import OPPOSITES, Site, SiteError, read
+from lockbench.clusters.elsewhere.site import OPPOSITES, Site, SiteError, Whom, read
 from lockbench.clusters.wire import PROBE_FAILURES, Address
 
 TRIES: Final = 3  # of what must not stay undone
@@ -55,7 +55,7 @@ class Keeper:
         self._relay = Relay(site)
         self._harness: dict[int, Address] = {}
         self._clients: list[Address] = []
-        self._undo: set[tuple[str, int]] = set()  # verb, node
+        self._undo: set[tuple[str, Whom]] = set()  # verb, whom
         self._claims: set[str] = set()
         self._ours = False  # what is under the prefix
         threading.Thread(target=self._loop.run_forever, name="relay", daemon=True).start()
@@ -71,7 +71,7 @@ class Keeper:
             self._clients += [route.listen for route in routes if route.via is not None]
             self._run(self._relay.open(routes))
         elif "hand" in asked:
-            return self._hand(asked["hand"], asked["nodes"])
+            return self._hand(asked["hand"], list(map(_whom, asked["whom"])))
         elif "why" in asked:
             return {"why": self._relay.reason(asked["why"])}
         elif "claim" in asked:
@@ -80,7 +80,7 @@ class Keeper:
             self._claims |= set(asked["ours"])
             self._ours = True
         elif "undo" in asked:
-            self._undo |= {(verb, node) for verb, node in asked["undo"]}
+            self._undo |= {(verb, _whom(said)) for verb, said in asked["undo"]}
         return {}
 
     def end(self) -> list[str]:
@@ -88,10 +88,10 @@ class Keeper:
         with suppress(Exception):
             self._run(self._relay.close(self._clients))
         left = []
-        for verb in dict.fromkeys(verb for verb, _ in sorted(self._undo)):
-            nodes = [node for what, node in self._undo if what == verb]
+        for verb in sorted({verb for verb, _ in self._undo}):
+            whom = [one for what, one in self._undo if what == verb]
             for attempt in range(1, TRIES + 1):
-                error = self._hand(OPPOSITES[verb], nodes).get("error")  # type: ignore[index]
+                error = self._hand(OPPOSITES[verb], whom).get("error")  # type: ignore[index]
                 if error is None:
                     break
                 if attempt == TRIES:
@@ -153,28 +153,28 @@ class Keeper:
             time.sleep(PAUSE_S)
         return f"what is under {self._site.prefix} on {self._site.nodes[node - 1]} ({said})"
 
-    def _hand(self, verb: str, nodes: Sequence[int]) -> dict[str, str]:
-        """Run a command for several nodes at once."""
+    def _hand(self, verb: str, whom: Sequence[Whom]) -> dict[str, str]:
+        """Run a command for each of these at once."""
         undone = {opposite: it for it, opposite in OPPOSITES.items()}.get(verb)
         if undone is None:
-            self._undo |= {(verb, node) for node in nodes}  # before: half done must be undone too
-        with ThreadPoolExecutor(len(nodes)) as pool:
-            said = [it for it in pool.map(lambda node: self._command(verb, node), nodes) if it]
+            self._undo |= {(verb, one) for one in whom}  # before: half done must be undone too
+        with ThreadPoolExecutor(len(whom)) as pool:
+            said = [it for it in pool.map(lambda one: self._command(verb, one), whom) if it]
         if undone is not None and not said:
-            self._undo -= {(undone, node) for node in nodes}
+            self._undo -= {(undone, one) for one in whom}
         return {"error": "; ".join(said)} if said else {}
 
-    def _command(self, verb: str, node: int) -> str:
+    def _command(self, verb: str, whom: Whom) -> str:
         """Run one. Empty, or a sentence that says how it failed."""
-        at, limit_s = self._site.nodes[node - 1], self._site.hands.limit_s
-        what = f"the command for {verb} of {at}"
+        limit_s = self._site.hands.limit_s
+        what = f"the command for {verb} of {self._site.called(whom)}"
         secret = {self._site.password_env}
         environment = {key: value for key, value in os.environ.items() if key not in secret}
         # Not a pipe: the server that it starts may keep it open.
         with tempfile.TemporaryFile() as told:
             try:
                 process = subprocess.Popen(
-                    self._site.words(verb, node),
+                    self._site.words(verb, whom),
                     stdin=subprocess.DEVNULL,
                     stdout=told,
                     stderr=subprocess.STDOUT,
@@ -231,6 +231,14 @@ def main(file: str, lines: Iterable[str]) -> None:
             _say({"left": keeper.end()})
         if os.getppid() != bench:
             _remove_near_links()
+
+
+def _whom(said: int | Sequence[int]) -> Whom:
+    """As JSON has it."""
+    if isinstance(said, int):
+        return said
+    node, peer = said
+    return node, peer
 
 
 def _remove_near_links() -> None:

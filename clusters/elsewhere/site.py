@@ -12,6 +12,8 @@
     [hands]                                 # what the nemesis may do there, each with its opposite
     pause = "ssh {host} systemctl kill -s STOP redis"
     resume = "ssh {host} systemctl kill -s CONT redis"
+    cut = "ssh {host} ./cut {peer-host}"    # what the peer sends does not reach the host
+    join = "ssh {host} ./join {peer-host}"
 
 Guarantees: a key that is not known is refused, so a misspelt one changes nothing unseen; a password
 stands in a file of its own or in the environment, never in this file; whatever holds one shows it
@@ -27,6 +29,7 @@ import ssl
 import string
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import permutations
 from pathlib import Path
 from typing import Final, Literal
 
@@ -53,9 +56,17 @@ PREFIXES: Final[Mapping[Topology, str]] = {
     "zookeeper": "/lockbench",
 }
 # What is done to a node, and what undoes it.
-Verb = Literal["pause", "kill"]
-OPPOSITES: Final[Mapping[Verb, str]] = {"pause": "resume", "kill": "start"}
+Verb = Literal["pause", "kill", "cut"]
+OPPOSITES: Final[Mapping[Verb, str]] = {"pause": "resume", "kill": "start", "cut": "join"}
+# What is done to a node and its peer: what the peer sends does not reach the node.
+OF_TWO: Final = frozenset({"cut", "join"})
+# Whose servers talk to each other, and elect another where one is cut off.
+JOINED: Final[frozenset[Topology]] = frozenset({"sentinel", "redis-cluster", "etcd", "zookeeper"})
 PLACES: Final = ("host", "port", "name", "node")
+PEER_PLACES: Final = tuple(f"peer-{place}" for place in PLACES)
+
+# What a command is run for: a node, or a node and its peer.
+Whom = int | tuple[int, int]
 
 
 class SiteError(Exception):
@@ -102,6 +113,8 @@ class Hands(msgspec.Struct, frozen=True, forbid_unknown_fields=True, rename="keb
     resume: str = ""
     kill: str = ""
     start: str = ""
+    cut: str = ""
+    join: str = ""
     limit_s: float = 10.0
 
     def command(self, verb: str) -> str:
@@ -192,11 +205,28 @@ class Site:
             raise SiteError(f"{self.file}: {what} in {name} cannot be read: {said}") from error
         return context
 
-    def words(self, verb: str, node: int) -> list[str]:
-        """The command of a verb for a node."""
-        at = self.nodes[node - 1]
-        places = {"host": at.host, "port": at.port, "name": f"{self.topology}-{node}", "node": node}
+    def everybody(self, verb: str) -> Sequence[Whom]:
+        """All that the command of a verb can be run for."""
+        nodes = range(1, len(self.nodes) + 1)
+        return list(permutations(nodes, 2)) if verb in OF_TWO else list(nodes)
+
+    def words(self, verb: str, whom: Whom) -> list[str]:
+        """The command of a verb for a node, or for a node and its peer."""
+        node, *peers = (whom,) if isinstance(whom, int) else whom
+        places = dict(zip(PLACES, self._place(node), strict=True))
+        for peer in peers:
+            places |= dict(zip(PEER_PLACES, self._place(peer), strict=True))
         return [word.format(**places) for word in shlex.split(self.hands.command(verb))]
+
+    def called(self, whom: Whom) -> str:
+        """For a sentence."""
+        nodes = (whom,) if isinstance(whom, int) else whom
+        return " and ".join(str(self.nodes[node - 1]) for node in nodes)
+
+    def _place(self, node: int) -> tuple[str, int, str, int]:
+        """What stands for ``PLACES``."""
+        at = self.nodes[node - 1]
+        return at.host, at.port, f"{self.topology}-{node}", node
 
 
 def read(path: Path, text: str | None = None) -> Site:
@@ -253,6 +283,11 @@ def _check(path: Path, file: _File) -> None:
             if file.hands.command(one) and not file.hands.command(other):
                 raise SiteError(f"{path}: [hands] has {one} without {other}, its opposite")
             _check_command(path, one, file.hands.command(one))
+    if file.hands.cut and file.topology not in JOINED:
+        raise SiteError(
+            f"{path}: [hands] cut is for servers that elect another when one is cut off:"
+            f" {', '.join(sorted(JOINED))}, and not {file.topology}"
+        )
 
 
 def _check_sentinels(path: Path, file: _File) -> None:
@@ -293,10 +328,16 @@ def _check_command(path: Path, verb: str, command: str) -> None:
         named = [name for word in words for _, name, _, _ in string.Formatter().parse(word)]
     except ValueError as error:
         raise SiteError(f"{path}: [hands] {verb}: {error}") from None
-    odd = sorted({name for name in named if name is not None and name not in PLACES})
+    places = (*PLACES, *PEER_PLACES) if verb in OF_TWO else PLACES
+    odd = sorted({name for name in named if name is not None and name not in places})
     if odd:
-        known = ", ".join(f"{{{place}}}" for place in PLACES)
+        known = ", ".join(f"{{{place}}}" for place in places)
         raise SiteError(f"{path}: [hands] {verb} names {{{odd[0]}}}; it may name {known}")
+    if command and verb in OF_TWO and not {*PEER_PLACES}.intersection(named):
+        raise SiteError(
+            f"{path}: [hands] {verb} is run for two servers, and names only one: say from whom"
+            " ({peer-host})"
+        )
 
 
 def _node(path: Path, text: str) -> Node:

@@ -19,6 +19,7 @@ from pathlib import Path
 from typing import Any
 
 from lockbench.clusters import images
+from lockbench.clusters.elsewhere.site import OF_TWO, OPPOSITES, Verb
 from lockbench.clusters.engine import owner, ports
 from lockbench.clusters.engine.docker import Container, Engine
 from tests.eventually import eventually
@@ -28,6 +29,31 @@ VARIABLE = "FOREIGN_PASSWORD"
 USER = "bench"
 PREFIX = "team-a:"
 HERE = "127.0.0.1"
+PEERS = "/lockbench/peers"  # in a container: who the others are
+
+
+# VERB PORT [PEER'S PORT]. Each is safe to repeat, as ``docker start`` is.
+HAND = """#!/bin/sh
+echo "$@" >> LOG
+of() { case $1 in
+CASES
+esac; }
+name=$(of "$2")
+case $1 in
+resume)
+    docker unpause "$name"
+    docker inspect --format "{{.State.Paused}}" "$name" | grep -q false;;
+cut | join)
+    peer=$(docker inspect --format "{{range .NetworkSettings.Networks}}{{.IPAddress}}{{end}}" \
+        "$(of "$3")")
+    pid=$(docker inspect --format "{{.State.Pid}}" "$name")
+    there="nsenter --net=/proc/$pid/ns/net iptables -w"
+    while $there -D INPUT -s "$peer" -j DROP; do :; done 2> /dev/null
+    [ "$1" = join ] || $there -A INPUT -s "$peer" -j DROP;;
+*)
+    docker "$1" "$name";;
+esac
+"""
 
 
 @dataclass
@@ -52,24 +78,30 @@ class Foreign:
         path.write_text("\n".join([*plain, *tables]) + "\n")
         return path
 
-    def hands(self, *verbs: str) -> str:
-        """The table of commands, which are the engine's: ``pause``, ``kill``."""
+    def hands(self, *verbs: Verb) -> str:
+        """The table of commands, which are the engine's: ``pause``, ``kill``; and the kernel's for
+        ``cut``, in the network namespace of the container."""
         at = self.folder / "hand"
         cases = "\n".join(
-            f'"{port}") name={container.name};;'
+            f'"{port}") echo {container.name};;'
             for (_, port), container in zip(self.nodes, self.containers, strict=True)
         )
-        at.write_text(
-            f'#!/bin/sh\necho "$1 $2" >> {self.folder}/hands.log\ncase $2 in\n{cases}\nesac\n'
-            # Safe to repeat, as ``docker start`` is.
-            'if [ "$1" = resume ]; then docker unpause "$name"\n'
-            'docker inspect --format "{{.State.Paused}}" "$name" | grep -q false\n'
-            'else docker "$1" "$name"; fi\n'
-        )
+        at.write_text(HAND.replace("LOG", f"{self.folder}/hands.log").replace("CASES", cases))
         at.chmod(0o755)
-        both = {"pause": "resume", "kill": "start"}
-        words = [word for verb in verbs for word in (verb, both[verb])]
-        return "\n".join(f'{word} = "{at} {word} {{port}}"' for word in words)
+        words = [word for verb in verbs for word in (verb, OPPOSITES[verb])]
+        ends = {word: "{port} {peer-port}" if word in OF_TWO else "{port}" for word in words}
+        return "\n".join(f'{word} = "{at} {word} {ends[word]}"' for word in words)
+
+    def rules(self) -> list[str]:
+        """What is cut now, in all of the containers."""
+        found: list[str] = []
+        for container in self.containers:
+            state = self.engine.state(container)
+            assert state is not None
+            told = ["nsenter", f"--net=/proc/{state.pid}/ns/net", "iptables", "-w", "-S", "INPUT"]
+            said = subprocess.run(told, capture_output=True, text=True, check=True).stdout
+            found += [line for line in said.splitlines() if "DROP" in line]
+        return found
 
 
 @contextmanager
@@ -303,9 +335,9 @@ def _inside(engine: Engine, container: Container) -> str:
 
 
 @contextmanager
-def etcd(folder: Path) -> Iterator[Foreign]:
-    """One member that asks for a client's certificate, and for a user of its own who may touch
-    nothing but the prefix."""
+def etcd(folder: Path, size: int = 1) -> Iterator[Foreign]:
+    """Members that ask for a client's certificate, and for a user of its own who may touch nothing
+    but the prefix. Several reach each other at the addresses of their containers."""
     with certificates(folder):
         tls = {
             "cert-file": "/lockbench/tls/server.pem",
@@ -319,8 +351,15 @@ def etcd(folder: Path) -> Iterator[Foreign]:
             "advertise-client-urls": "https://127.0.0.1:2379",
         }
         command = ["etcd", "--client-cert-auth", *(f"--{k}={v}" for k, v in options.items())]
-        with _started("etcd", [(command, _files(folder))], 2379, "ready to serve") as started:
+        up = "ready to serve"
+        several = size > 1
+        commands = [_with_peers(command, n) if several else command for n in range(size)]
+        runs = [(one, _files(folder)) for one in commands]
+        with _started("etcd", runs, 2379, "" if several else up) as started:
             engine, made, nodes = started
+            if several:
+                peers = [f"m{n}=http://{_inside(engine, one)}:2380" for n, one in enumerate(made)]
+                _introduce(folder, engine, made, ",".join(peers), up)
             _ask_for_users(folder, nodes[0])
             yield Foreign(
                 folder,
@@ -335,6 +374,16 @@ def etcd(folder: Path) -> Iterator[Foreign]:
                     "[tls]": TLS_LINES,
                 },
             )
+
+
+def _with_peers(command: Sequence[str], number: int) -> Sequence[str]:
+    """A member of etcd that knows the others once it is told."""
+    words = [
+        f"until [ -e {PEERS} ]; do sleep 0.1; done; exec {shlex.join(command)} --name=m{number}",
+        f'--initial-cluster="$(cat {PEERS})" --listen-peer-urls=http://0.0.0.0:2380',
+        '--initial-advertise-peer-urls="http://$(hostname -i):2380"',
+    ]
+    return ["sh", "-c", " ".join(words)]
 
 
 def _ask_for_users(folder: Path, at: tuple[str, int]) -> None:
@@ -444,8 +493,8 @@ def zookeeper(folder: Path, size: int = 1) -> Iterator[Foreign]:
         }
         up = "bound to port"
         if size > 1:  # who the others are is known when all have an address
-            wait = "until [ -e /lockbench/peers ]; do sleep 0.1; done"
-            joined = "cat /lockbench/peers >> /lockbench/zoo.cfg"
+            wait = f"until [ -e {PEERS} ]; do sleep 0.1; done"
+            joined = f"cat {PEERS} >> /lockbench/zoo.cfg"
             command, up = ["sh", "-c", f"{wait}; {joined}; exec {shlex.join(command)}"], ""
         runs = [
             (command, {**files, "/lockbench/data/myid": f"{number}\n".encode()})
@@ -454,7 +503,11 @@ def zookeeper(folder: Path, size: int = 1) -> Iterator[Foreign]:
         with _started("zookeeper", runs, 2281, up) as started:
             engine, made, nodes = started
             if size > 1:
-                _introduce(folder, engine, made)
+                peers = "".join(
+                    f"server.{number}={_inside(engine, one)}:2888:3888\n"
+                    for number, one in enumerate(made, 1)
+                )
+                _introduce(folder, engine, made, peers, "bound to port")
             _reserve(folder, nodes[0])
             yield Foreign(
                 folder,
@@ -471,18 +524,16 @@ def zookeeper(folder: Path, size: int = 1) -> Iterator[Foreign]:
             )
 
 
-def _introduce(folder: Path, engine: Engine, made: Sequence[Container]) -> None:
-    peers = folder / "peers"
-    peers.write_text(
-        "".join(
-            f"server.{number}={_inside(engine, one)}:2888:3888\n"
-            for number, one in enumerate(made, 1)
-        )
-    )
+def _introduce(
+    folder: Path, engine: Engine, made: Sequence[Container], peers: str, up: str
+) -> None:
+    """Tell servers who the others are, once all have an address."""
+    file = folder / "peers"
+    file.write_text(peers)
     for one in made:
-        subprocess.run(["docker", "cp", peers, f"{one.name}:/lockbench/peers"], check=True)
+        subprocess.run(["docker", "cp", file, f"{one.name}:{PEERS}"], check=True)
     for one in made:
-        eventually(partial(_says, engine, one, "bound to port"), f"{one.name} does not start")
+        eventually(partial(_says, engine, one, up), f"{one.name} does not start")
 
 
 @contextmanager

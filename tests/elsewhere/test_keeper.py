@@ -7,12 +7,13 @@ import signal
 import subprocess
 import sys
 from collections.abc import Iterator
+from itertools import permutations
 from pathlib import Path
 
 import pytest
 
 from lockbench.clusters.base import ClusterError
-from lockbench.clusters.elsewhere.cluster import Kept, end_all
+from lockbench.clusters.elsewhere.cluster import Kept, end_all, undo
 from lockbench.clusters.elsewhere.site import read
 from tests.eventually import eventually
 
@@ -31,13 +32,16 @@ def file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
         f'"pause 2") echo "no such host, {PLANTED}"; exit 3;;\n'
         f'"pause 3") env > {tmp_path}/environment; sleep 60;;\n'
         f'"start 2") sleep 60 & echo $! > {tmp_path}/server;;\n'
+        '"cut 1-3") echo "no rule"; exit 4;;\n'
+        '"cut 3-1") sleep 60;;\n'
         "esac\n"
     )
     hand.chmod(0o755)
     lines = [f'{verb} = "{hand} {verb} {{node}}"' for verb in ("pause", "resume", "kill", "start")]
+    lines += [f'{verb} = "{hand} {verb} {{node}}-{{peer-node}}"' for verb in ("cut", "join")]
     path = tmp_path / "cluster.toml"
     path.write_text(
-        'topology = "redlock"\nnodes = ["127.0.0.1:1", "127.0.0.1:2", "127.0.0.1:3"]\n'
+        'topology = "etcd"\nnodes = ["127.0.0.1:1", "127.0.0.1:2", "127.0.0.1:3"]\n'
         f'password-env = "{VARIABLE}"\n[hands]\nlimit-s = 60\n' + "\n".join(lines)
     )
     return path
@@ -79,6 +83,37 @@ def test_a_command_that_hangs_is_ended_and_undone(file: Path) -> None:
     assert kept.end() == []
     assert told(file) == ["pause 3", "resume 3"]
     assert PLANTED not in file.with_name("environment").read_text()
+
+
+def test_a_cut_is_undone_for_the_two_servers_that_it_was_made_for(file: Path, kept: Kept) -> None:
+    kept.hand("cut", [(1, 2), (2, 1)])
+    kept.hand("join", [(1, 2)])
+    assert kept.undo == {("cut", (2, 1))}
+    assert kept.end() == []
+    said = told(file)
+    assert sorted(said[:2]) == ["cut 1-2", "cut 2-1"]
+    assert said[2:] == ["join 1-2", "join 2-1"]
+
+
+def test_a_cut_that_fails_or_hangs_is_undone(file: Path) -> None:
+    file.write_text(file.read_text().replace("limit-s = 60", "limit-s = 6"))
+    kept = Kept(read(file))
+    for whom, said in (
+        ((1, 3), r"for cut of 127\.0\.0\.1:1 and 127\.0\.0\.1:3 failed \(exit 4\): no rule"),
+        ((3, 1), r"for cut of 127\.0\.0\.1:3 and 127\.0\.0\.1:1 did not end within 6 s"),
+    ):
+        with pytest.raises(ClusterError, match=said):
+            kept.hand("cut", [whom])
+    assert kept.end() == []
+    assert told(file)[:2] == ["cut 1-3", "cut 3-1"]
+    assert sorted(told(file)[2:]) == ["join 1-3", "join 3-1"]
+
+
+def test_clean_undoes_every_command_everywhere(file: Path) -> None:
+    undo(str(file))
+    pairs = [f"join {one}-{other}" for one, other in permutations((1, 2, 3), 2)]
+    nodes = [f"{verb} {node}" for verb in ("resume", "start") for node in (1, 2, 3)]
+    assert sorted(told(file)) == [*pairs, *nodes]
 
 
 def test_a_server_that_a_command_leaves_behind_lives_on(file: Path, kept: Kept) -> None:
@@ -123,9 +158,10 @@ def test_the_commands_are_undone_when_the_bench_is_killed(file: Path) -> None:
 
 def test_the_bench_undoes_them_when_the_keeper_is_killed(file: Path, kept: Kept) -> None:
     kept.hand("pause", [1])
+    kept.hand("cut", [(2, 1)])
     os.kill(kept.pid, signal.SIGKILL)
     with pytest.raises(ClusterError, match="the keeper of the cluster ended"):
         kept.hand("kill", [1])
     assert kept.end() is None
     assert end_all(read(file), kept.undo) == []
-    assert sorted(told(file)) == ["pause 1", "resume 1", "start 1"]
+    assert sorted(told(file)) == ["cut 2-1", "join 2-1", "pause 1", "resume 1", "start 1"]

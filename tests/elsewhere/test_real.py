@@ -25,7 +25,7 @@ from lockbench.clusters.base import (
     Pausable,
 )
 from lockbench.clusters.elsewhere import claim, cluster
-from lockbench.clusters.elsewhere.site import SiteError
+from lockbench.clusters.elsewhere.site import JOINED, SiteError, Verb
 from lockbench.clusters.engine import owner
 from lockbench.clusters.engine.docker import Engine
 from lockbench.clusters.engine.reaper import reap
@@ -310,9 +310,14 @@ def ran_without_a_secret(foreign: Foreign, words: list[str], said: list[str]) ->
     ("start", "lock", "faults"),
     [
         (servers.etcd, "etcd", "kill"),
+        (partial(servers.etcd, size=3), "etcd", "partition-drop,partition-drop:shape=minority"),
         (servers.postgres, "postgres-for-update", "pause"),
         (servers.zookeeper, "zookeeper", "kill,reply-lost"),
-        (partial(servers.sentinel, down_after_ms=1000), "redis-sentinel", "kill,reply-lost"),
+        (
+            partial(servers.sentinel, down_after_ms=1000),
+            "redis-sentinel",
+            "kill,reply-lost,partition-drop",
+        ),
         (servers.redis_cluster, "redis-cluster", "pause,partition-drop:shape=clients"),
     ],
 )
@@ -325,7 +330,10 @@ def test_faults_by_hand_prove_themselves(
 ) -> None:
     monkeypatch.chdir(tmp_path)
     with start(tmp_path) as foreign:
-        file = foreign.file(**{"[hands]": foreign.hands("pause", "kill")})
+        verbs: list[Verb] = ["pause", "kill"]
+        if foreign.topology in JOINED:
+            verbs.append("cut")
+        file = foreign.file(**{"[hands]": foreign.hands(*verbs)})
         words = ["--lock", lock, "--cluster", str(file), "--fault", faults]
         judged = ran_without_a_secret(foreign, words, [])
         assert len(judged) == len(faults.split(","))

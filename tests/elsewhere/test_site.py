@@ -13,6 +13,7 @@ from lockbench.clusters.elsewhere.site import Node, Secret, SiteError, read
 PLANTED = "planted-secret"
 GOOD = 'topology = "redis"\nnodes = ["db1.example:6379"]\n'
 HANDS = GOOD + "[hands]\n"
+MEMBERS = 'topology = "etcd"\nnodes = ["a:1", "b:2", "c:3"]\n[hands]\n'
 
 
 def written(folder: Path, text: str) -> Path:
@@ -78,6 +79,11 @@ def test_sentinels_are_the_last_nodes(tmp_path: Path) -> None:
         (HANDS + 'pause = "x {hots}"\nresume = "x"', "names {hots}; it may name {host}"),
         (HANDS + 'pause = "x {host.__class__}"\nresume = "x"', "names {host.__class__}"),
         (HANDS + 'pause = "x \'y"\nresume = "x"', "No closing quotation"),
+        (HANDS + 'pause = "x {peer-host}"\nresume = "x"', "names {peer-host}; it may name {host}"),
+        (HANDS + 'cut = "x {peer-host}"\njoin = "x {peer-host}"', "and not redis"),
+        (MEMBERS + 'cut = "x {peer-host}"', "has cut without join, its opposite"),
+        (MEMBERS + 'cut = "x {peer-host}"\njoin = "x {host}"', "join is run for two servers"),
+        (MEMBERS + 'cut = "x {peer}"\njoin = "x {peer-host}"', "names {peer}; it may name"),
         (HANDS + "limit-s = 0", "limit-s is 0"),
         (HANDS + "limit-s = 1e9", "limit-s is 1e+09"),
     ],
@@ -130,3 +136,14 @@ def test_words_of_a_command_are_filled_in_and_not_read_by_a_shell(tmp_path: Path
     said = ["ssh", "db1.example", "kill -STOP; $X", "6379", "redis-1", "1"]
     assert site.words("pause", 1) == said
     assert list(site.hands.verbs) == ["pause"]
+    assert site.everybody("pause") == [1]
+
+
+def test_a_cut_is_of_a_node_and_its_peer(tmp_path: Path) -> None:
+    words = "{host} {port} {name} {node} {peer-host} {peer-port} {peer-name} {peer-node}"
+    site = read(written(tmp_path, f'{MEMBERS}cut = "x {words}"\njoin = "y {{peer-node}}"\n'))
+    assert site.words("cut", (2, 3)) == ["x", "b", "2", "etcd-2", "2", "c", "3", "etcd-3", "3"]
+    assert site.words("join", (3, 1)) == ["y", "1"]
+    assert site.called((2, 3)) == "b:2 and c:3"
+    every = [(1, 2), (1, 3), (2, 1), (2, 3), (3, 1), (3, 2)]
+    assert site.everybody("cut") == site.everybody("join") == every

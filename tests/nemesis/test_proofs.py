@@ -8,6 +8,7 @@ import threading
 import time
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
+from itertools import permutations
 
 import pytest
 
@@ -70,9 +71,11 @@ class Servers:
         return self.says and node in self.frozen_nodes
 
 
-def begun(name: str, servers: Servers, duration_s: float = 5.0) -> tuple[Fault, Arena]:
+def begun(
+    name: str, servers: Servers, duration_s: float = 5.0, **asked: str
+) -> tuple[Fault, Arena]:
     fault: Fault = faults()[name]
-    parameters = tuple(fault.defaults().items())
+    parameters = tuple((fault.defaults() | asked).items())
     injection = Injection(name, 0.0, duration_s, seed=5, parameters=parameters)
     arena = Arena(servers, FakeClients(), injection, 3.0)  # type: ignore[arg-type]
     fault.aim(arena)
@@ -81,8 +84,8 @@ def begun(name: str, servers: Servers, duration_s: float = 5.0) -> tuple[Fault, 
     return fault, arena
 
 
-def took_effect(name: str, servers: Servers) -> bool:
-    fault, arena = begun(name, servers)
+def took_effect(name: str, servers: Servers, duration_s: float = 5.0, **asked: str) -> bool:
+    fault, arena = begun(name, servers, duration_s, **asked)
     return fault.took_effect(arena)
 
 
@@ -91,6 +94,34 @@ def test_a_cut_takes_the_word_and_the_silence(name: str) -> None:
     assert took_effect(name, Servers())
     assert not took_effect(name, Servers(says=False))
     assert not took_effect(name, Servers(silent=False))
+
+
+@dataclass
+class ByCommand(Servers):
+    """Servers that talk to each other, and say, or do not say, who is silent."""
+
+    told: bool = True
+    sees_peers: bool = True
+
+    def edges(self) -> Sequence[Edge]:
+        return [*(Edge(one, other) for one, other in permutations(NODES, 2)), *super().edges()]
+
+    def apart(self, pairs: Iterable[frozenset[int]]) -> bool:
+        cut = [edge for edge in self.edges() if str(edge) in self.touched]
+        assert set(pairs) == {frozenset((edge.source, edge.target)) for edge in cut}
+        return self.told
+
+
+@pytest.mark.parametrize("shape", ["minority", "bridge"])
+def test_a_cut_by_command_takes_more_than_its_word(shape: str) -> None:
+    """A write that fails; or what servers say, where writes go on."""
+    writes_go_on = shape == "bridge"
+    assert took_effect("partition-drop", ByCommand(silent=not writes_go_on), shape=shape)
+    assert not took_effect("partition-drop", ByCommand(says=False), shape=shape)
+    assert took_effect("partition-drop", ByCommand(told=False), shape=shape) is not writes_go_on
+    assert took_effect("partition-drop", ByCommand(silent=False), shape=shape) is writes_go_on
+    too_soon = took_effect("partition-drop", ByCommand(silent=False, told=False), 0.1, shape=shape)
+    assert not too_soon
 
 
 @pytest.mark.parametrize("name", SLOWS)
