@@ -62,8 +62,8 @@ CODES: Final[Mapping[int, str]] = {
     Ending.OK.code: "as expected; `check`: valid",
     Ending.SAFETY.code: "a promise broke that was expected to hold, or under a fault of which "
     "nothing is declared; `check`: invalid",
-    Ending.INCONCLUSIVE.code: "inconclusive; a lock of your own that declares nothing broke what no "
-    "lease can prevent; `check`: unknown",
+    Ending.INCONCLUSIVE.code: "inconclusive; a lock of your own that declares nothing broke what "
+    "no lease can prevent; `check`: unknown",
     Ending.REGRESSION.code: "something got slower (`regress`, the nightly job), "
     "or breaks more often (also `compare`)",
     OUTPUT_GONE: "the output could not be written: its reader has gone, or its disk is full",

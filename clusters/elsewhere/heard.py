@@ -2,7 +2,7 @@
 
 What an answer has to say before it shows that two servers are apart. etcd and ZooKeeper say nothing
 of the kind: in etcd 3.6 a peer that was cut off by a firewall was still counted as active
-(``etcd_network_active_peers``) after 40 s.
+(``etcd_network_active_peers``) some 25 s after the cut.
 """
 
 from __future__ import annotations

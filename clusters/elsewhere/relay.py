@@ -33,6 +33,9 @@ LET_IN_S: Final = 10.0  # longer than any client waits
 TLS_CLOSES_S: Final = 1.0
 TLS_SAYS_S: Final = 2.0
 ENDED: Final = "ended the connection"
+UNENCRYPTED: Final = (
+    "ended the connection when TLS began: name its port for TLS, or leave out the table [tls]"
+)
 # RFC 8446, 5.1: the two types of a record with which a server answers a client's first one, and the
 # first byte of its version, which never changed.
 ALERT: Final = 21
@@ -178,7 +181,11 @@ class Relay:
                 server_hostname=name,
                 ssl_shutdown_timeout=TLS_CLOSES_S,
             )
-            return Side(*await opened)
+            try:
+                return Side(*await opened)
+            except ConnectionResetError:
+                self.why[route.node] = UNENCRYPTED
+                raise
         side = Side(*await asyncio.open_connection(host, port))
         try:
             await self.place.before_tls(side)

@@ -9,6 +9,7 @@ made where it is not there, and then removed at the end; what is above it has to
 from __future__ import annotations
 
 import struct
+import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
@@ -27,11 +28,13 @@ from lockbench.clusters.elsewhere.place import (
     Where,
 )
 from lockbench.clusters.elsewhere.site import Site, SiteError
-from lockbench.clusters.wire import Address, ProbeFailed
+from lockbench.clusters.wire import Address, Line, ProbeFailed
 from lockbench.clusters.zookeeper import protocol as jute
 from lockbench.clusters.zookeeper.servers import after
 
 SESSION_MS: Final = 10_000
+SOON_S: Final = 0.5  # in which a server answers srvr, as a rule
+SAID_MAX: Final = 60
 FRAME_BYTES_MAX: Final = 4 << 20
 AUTH_XID: Final = -4
 CLAIM: Final = f"/{claim.NAME}"
@@ -81,7 +84,7 @@ class ZooKeeperPlace(Place):
         version, modes, configs = "", dict[str, str](), dict[str, str]()
         servers: dict[int, str] = {}
         for node, address in zip(site.nodes, at, strict=True):
-            said = jute.four_letters(address, "srvr", ASK_LIMIT_S)
+            said = _srvr(address)
             if not said.strip():
                 raise ProbeFailed("no answer to srvr")
             if "Mode: " not in said:
@@ -146,6 +149,24 @@ class ZooKeeperPlace(Place):
             session.delete(CLAIM)
             if session.get("/") == OURS:
                 session.delete("/")
+
+
+def _srvr(at: Address) -> str:
+    """What a server says of itself. Raises OSError or ProbeFailed. Who speaks TLS or something else
+    waits for more than four letters, the head of a record or a line. So who is silent gets them,
+    and then ends the connection, or says what it is."""
+    until = time.monotonic() + ASK_LIMIT_S
+    with suppress(TimeoutError):
+        return jute.four_letters(at, "srvr", SOON_S)
+    with Line(at, max(SOON_S, until - time.monotonic())) as line:
+        line.send(b"srvr\r\n")
+        said = line.some()
+        if said.startswith(b"Z"):  # its version, and the rest
+            said += line.all()
+    text = said.decode(errors="replace")
+    if "srvr" not in text and "zookeeper" not in text.lower():
+        raise ProbeFailed(f"its answer to srvr is {text[:SAID_MAX]!r}")
+    return text
 
 
 @contextmanager

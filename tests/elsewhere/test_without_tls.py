@@ -20,6 +20,7 @@ RECORD: Final = 5  # bytes of a record's head, which are waited for
 REFUSED: Final = bytes([21, 3, 3, 0, 2, 2, 40])  # an alert: fatal, handshake_failure
 GREETING: Final = bytes([22, 3, 3, 0, 1, 2])  # how a handshake begins
 HELLO: Final = 22
+FOREVER_S: Final = 3600.0
 
 Answer = Callable[[bytes], bytes]
 
@@ -80,10 +81,12 @@ def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
     "more", ["", 'user = "bench"\npassword-file = "password.txt"\n'], ids=["nobody", "user"]
 )
 def test_a_port_for_tls_is_called_one(
-    topology: str, answer: bytes, more: str, tmp_path: Path
+    topology: str, answer: bytes, more: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """``srvr`` is shorter than the head of a record, so ZooKeeper waits for more and says nothing;
-    Redis ends the connection, to the relay where that has to log in."""
+    Redis ends the connection, to the relay where that has to log in. That nothing is said is not
+    waited for."""
+    monkeypatch.setattr(zookeeper, "ASK_LIMIT_S", FOREVER_S)
     (tmp_path / "password.txt").write_text("planted")
     with server(tls(answer)) as port:
         assert refusal(tmp_path, topology, port, more) == (
@@ -93,7 +96,10 @@ def test_a_port_for_tls_is_called_one(
 
 
 @pytest.mark.parametrize("topology", ["zookeeper", "redis"])
-def test_what_speaks_something_else_is_not(topology: str, tmp_path: Path) -> None:
+def test_what_speaks_something_else_is_not(
+    topology: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(zookeeper, "ASK_LIMIT_S", FOREVER_S)
     with server(lambda _: b"HTTP/1.1 400 Bad Request\r\n\r\n") as port:
         said = refusal(tmp_path, topology, port)
     assert "speaks TLS" not in said
@@ -107,6 +113,17 @@ def test_who_says_nothing_at_all_may_want_tls(
     with socket.create_server((HERE, 0)) as silent:
         said = refusal(tmp_path, "zookeeper", silent.getsockname()[1])
     assert "without TLS: cluster.toml has no table [tls]" in said
+
+
+@pytest.mark.parametrize("topology", ["zookeeper", "redis", "etcd"])
+def test_a_port_without_tls_is_called_one(topology: str, tmp_path: Path) -> None:
+    """ZooKeeper takes a hello for the length of a message that is too long."""
+    with server(lambda _: b"") as port:
+        said = refusal(tmp_path, topology, port, "[tls]\n")
+    assert said == (
+        f"{HERE}:{port} ended the connection when TLS began: name its port for TLS, or leave out"
+        " the table [tls]"
+    )
 
 
 def test_nobody_is_there(tmp_path: Path) -> None:
