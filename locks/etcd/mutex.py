@@ -18,13 +18,16 @@ confirmed revocation turns "perhaps" into "certainly not".
 The promise starts when the last acknowledged grant or keepalive of the lease was sent, and lasts as
 long as the server said (whole seconds, at least one and a half election timeouts). While waiting,
 the lease is renewed whenever a third of it has passed, so a grant is promised at least two thirds.
-The transactions renew nothing. A new leader starts all leases afresh, so they never end early.
+The transactions renew nothing. A new leader starts all leases afresh, so they do not end early,
+unless an old leader goes on after a freeze (docs/track/etcd-old-leader-revokes.md).
 
 In etcd v3.6.16 (server/lease/lessor.go) Grant, which gives at least MinLeaseTTL, and Renew start a
 lease when the leader carries them out, and answer with the whole time to live; Promote starts all
 of them again, plus an election timeout; a loop revokes what has expired every half second. Before
-it renews, a leader asks a quorum whether it still leads (server/etcdserver/v3_server.go,
-LeaseRenew), so one that was cut off acknowledges no keepalive.
+it renews, a leader asks a quorum whether it still leads, unless it has ticked within three
+heartbeats (server/etcdserver/server.go, ensureLeadership). So one that was cut off acknowledges
+keepalives until it steps down, one to two election timeouts after the cut; the next leader adds one
+to every lease when it is elected, which is one after the cut at the earliest.
 
 A lease whose revocation was not confirmed is revoked again before the client's next acquire. Other
 clients need not wait then until it runs out, which a change of leader delays.
