@@ -139,7 +139,7 @@ def recipes() -> dict[str, Recipe]:
         debian("zookeeper", "libzookeeper-java openjdk-21-jre-headless", takes_s=30),
         Recipe("maven", "maven", "base", takes_s=30),
         Recipe("npm", "npm", "base", takes_s=60),
-        Recipe("go-sidecar", "go-sidecar", "golang", language=GO, takes_s=50),
+        Recipe("go-sidecar", "go-sidecar", "golang", language=GO, takes_s=150),
         Recipe("jvm-sidecar", "jvm-sidecar", "maven", language=JAVA, takes_s=60),
         Recipe("node-sidecar", "node-sidecar", "npm", language=NODE, takes_s=20),
         Recipe("php-sidecar", "php-sidecar", "base", language=PHP, takes_s=30),
