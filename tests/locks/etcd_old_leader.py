@@ -21,7 +21,7 @@ import time
 from collections.abc import Sequence
 from typing import Any, Final
 
-from lockbench.clusters.base import Led, Pausable
+from lockbench.clusters.base import Cluster, Led, Pausable
 from tests.eventually import eventually
 from tests.locks.parties import cluster, say
 
@@ -94,7 +94,7 @@ class Kept:
                     self.early[lease] = early_s
 
 
-def one_round(servers: Any) -> Kept:
+def one_round(servers: Cluster) -> Kept:
     """The leases of a round, when it is over."""
     assert isinstance(servers, Led)
     assert isinstance(servers, Pausable)
