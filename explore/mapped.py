@@ -64,6 +64,9 @@ def _mapped(scenario: ExploredScenario, document: Exploration) -> MappedScenario
     for tried in document.tried:
         if tried.scenario == scenario.name and len(tried.strikes) == 1:
             (strike,) = tried.strikes
+            # A scenario that did not work has no events; a strike that was asked for may have none.
+            if (strike.place.kind, strike.place.number) not in places:
+                continue
             outcome = KEPT if tried.outcome == "kept" else MISSED
             if tried.finding is not None:
                 outcome = tried.finding + 1

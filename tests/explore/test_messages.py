@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from msgspec import structs
+
 from lockbench.explore import page, reports
 from lockbench.explore.mapped import map_of
 from lockbench.history.op import F, Object, Type
@@ -62,6 +64,15 @@ def test_a_map_keeps_what_came_of_each_fault_at_each_event() -> None:
     assert mapped.versions == {"redis-server": "8.0", "lockbench": "9"}
     free = mapped.scenarios[0]
     assert free.tried == {"reply-lost": (None, 1), "late": (KEPT, MISSED)}
+
+
+def test_a_strike_where_no_event_was_seen_has_no_place_in_the_map() -> None:
+    """It was asked for by name; the scenario did not work, or has no such event."""
+    nowhere = (Tried("extended", (LOST,), "could not run"),)
+    beyond = (Tried("free", (StrikeAt(EventPlace("reply", 9, 1, 0.0), "late"),), "not reached"),)
+    asked = map_of(structs.replace(DOCUMENT, tried=(*nowhere, *beyond), findings=(), pairs=0))
+    assert (asked.singles, asked.missed) == (2, 2)
+    assert [scenario.tried for scenario in asked.scenarios] == [{}, {}]
 
 
 def test_a_map_is_read_as_it_was_written(tmp_path: Path) -> None:
