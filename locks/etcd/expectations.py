@@ -11,7 +11,8 @@ _LEASES_END = (
 )
 _FRESH_LEASES = "a new leader starts leases afresh (server/lease/lessor.go, Promote)"
 _REVOKED_EARLY = (
-    "a leader that goes on after a freeze revokes leases that its successor keeps alive: "
+    f"{_GUARANTEES} promises it, but a leader that goes on after a freeze revokes leases that its "
+    "successor keeps alive: "
     "server/etcdserver/server.go of 3.6.16, ensureLeadership, asks no quorum if the process has "
     "just ticked (docs/track/etcd-old-leader-revokes.md; as https://github.com/etcd-io/etcd/issues/15247)"
 )

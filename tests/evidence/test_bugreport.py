@@ -28,9 +28,9 @@ from tests.results.plain import write_versions
 
 
 def reports(run: RunFolder) -> dict[str, Path]:
-    """Verdict → folder of its report, of a run with one case under a pause."""
+    """Verdict → folder of its report, of a run with one case of etcd."""
     made = bugreport.bugreport(run.path, declared_too=True).folders
-    return {path.name.removeprefix("01-etcd-pause-"): path for path in made}
+    return {path.name.split("-", 3)[3]: path for path in made}
 
 
 def told(run: RunFolder, verdict: str = "double-grant") -> str:
@@ -71,12 +71,13 @@ def test_the_timeline_says_that_it_shows_calls_and_no_commands(double: dict[str,
     assert "It struck etcd-2." in text
 
 
-def test_what_follows_from_another_break_is_no_claim_of_its_own(double: dict[str, Path]) -> None:
+def test_what_follows_from_another_break_is_no_claim_of_its_own(tmp_path: Path) -> None:
+    double = reports(make_run(tmp_path, double=True, faults={"kill": True}, injected="kill"))
     follows = (double["linearizable"] / "report.md").read_text()
     assert "It is expected to break wherever double-grant does" in follows
     assert "The same recording breaks" in follows
     own = (double["double-grant"] / "report.md").read_text()
-    assert "Under pause it was expected to hold." in own
+    assert "Under kill it was expected to hold." in own
 
 
 def test_repetitions_are_one_report_with_k_of_n(tmp_path: Path) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 import pytest
@@ -13,14 +14,18 @@ from lockbench.checker.catalogue import ALWAYS, CATALOGUE, OF_LOCKS
 from lockbench.evidence.cells import Cell, cells_of, far, language
 from lockbench.evidence.observations import Key, Locked, Observations, Share
 from lockbench.locks.registry import find, systems
-from tests.evidence.test_systems import FROZEN, UNDER_PAUSE, changed, seen
+from tests.evidence import test_systems
+from tests.evidence.test_systems import FROZEN, changed
+
+UNDER_KILL = Key("etcd", "etcd", "kill")
+seen = partial(test_systems.seen, under=UNDER_KILL)
 
 
-def cell(found: Observations, key: Key = UNDER_PAUSE) -> Cell:
+def cell(found: Observations, key: Key = UNDER_KILL) -> Cell:
     return Cell(find(key.lock), key, found.cases.get(key))
 
 
-def judged(n: int, *, under: Key = UNDER_PAUSE, **broke: tuple[int, int]) -> Observations:
+def judged(n: int, *, under: Key = UNDER_KILL, **broke: tuple[int, int]) -> Observations:
     """Tries in which everything was judged, and what broke in them."""
     others = {v.replace("-", "_"): (0, n) for v in ALWAYS}
     return seen(under=under, **(others | broke))
@@ -42,7 +47,7 @@ def test_without_a_run_or_a_try_that_counts_it_is_never_green() -> None:
     assert (cell(seen()).kind, cell(seen()).counted) == ("open", "not exposed")
     assert texts(cell(seen())) == ["1 case ran; the fault could not have hurt"]
     # Of one verdict that is always due nothing was decided.
-    undecided = judged(2).cases[UNDER_PAUSE]
+    undecided = judged(2).cases[UNDER_KILL]
     rest = {v: share for v, share in undecided.verdicts.items() if v != "stale-holder"}
     assert cell(changed(undecided, verdicts=rest)).kind == "open"
     assert cell(changed(undecided, verdicts={**rest, "stale-holder": Share(0, 0)})).kind == "open"
@@ -99,7 +104,7 @@ def test_what_follows_from_another_break_is_told_alone_only() -> None:
 
 
 def test_a_key_that_nobody_got_again_is_told_and_not_green() -> None:
-    entry = judged(2).cases[UNDER_PAUSE]
+    entry = judged(2).cases[UNDER_KILL]
     free = changed(with_(entry, cases=2), dead_holder=Locked(3.1, Share(0, 2)))
     assert cell(free).kind == "kept"
     one = cell(changed(with_(entry, cases=2), dead_holder=Locked(3.1, Share(1, 2))))
@@ -112,9 +117,9 @@ def test_a_key_that_nobody_got_again_is_told_and_not_green() -> None:
 @pytest.mark.parametrize(("broke", "kind"), [(0, "kept"), (1, "worse")])
 def test_of_what_nobody_declared_it_is_said(broke: int, kind: str) -> None:
     whole = find("etcd")
-    some = {f: said for f, said in whole.expectations.items() if f != "pause"}
-    found = judged(2, double_grant=(broke, 2)).cases[UNDER_PAUSE]
-    one = Cell(replace(whole, expectations=some), UNDER_PAUSE, found)
+    some = {f: said for f, said in whole.expectations.items() if f != "kill"}
+    found = judged(2, double_grant=(broke, 2)).cases[UNDER_KILL]
+    one = Cell(replace(whole, expectations=some), UNDER_KILL, found)
     assert one.kind == kind
     assert "declared" in texts(one)[0]
 

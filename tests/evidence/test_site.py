@@ -156,8 +156,8 @@ def planted(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Material]:
     page = (track.FOLDER / "redlock-clock-jump.md").read_text()
     (record / "redlock-clock-jump.md").write_text(f"{page}\n{SCRIPT} [elsewhere](../gone.md)\n")
     shutil.copy(track.FOLDER / "redlock-clock-jump.jsonl", record)
-    key = Key("planted", "etcd", "pause")
-    saved = folder / history_file("planted", "pause", "double-grant")
+    key = Key("planted", "etcd", "kill")
+    saved = folder / history_file("planted", "kill", "double-grant")
     saved.write_text(OPERATIONS.replace("ERROR", SCRIPT.replace('"', "'")))
     now = provenance.today(find("etcd"), "etcd")
     run = Counted(RUN, 1, "0" * 64, now, "2 cores")
@@ -204,8 +204,8 @@ def test_a_dead_link_is_found(site: Path, tmp_path: Path) -> None:
     (copy / "faults" / "kill.html").unlink()
     assert ("index.html", "faults/kill.html") in dead(copy)
     lock = copy / "locks" / "planted.html"
-    lock.write_text(lock.read_text().replace('id="pause"', 'id="other"'))
-    assert ("index.html", "locks/planted.html#pause") in dead(copy)
+    lock.write_text(lock.read_text().replace('id="kill"', 'id="other"'))
+    assert ("index.html", "locks/planted.html#kill") in dead(copy)
 
 
 def test_nothing_is_loaded_from_anywhere(whole: Path, site: Path) -> None:
@@ -232,9 +232,9 @@ def test_a_lock_in_another_folder_gets_its_page(site: Path) -> None:
     assert [path.name for path in (site / "locks").iterdir()] == ["planted.html"]
     page = (site / "locks" / "planted.html").read_text()
     assert "double-grant broke in one try, and is declared to hold" in page
-    assert "lockbench run --lock planted --fault pause --seed 7" in page
+    assert "lockbench run --lock planted --fault kill --seed 7" in page
     assert '<svg class="lanes"' in page
-    assert "lockbench check docs/observed/planted/pause-double-grant.jsonl" in page
+    assert "lockbench check docs/observed/planted/kill-double-grant.jsonl" in page
 
 
 def cells(site: Path) -> dict[str, str]:
@@ -280,9 +280,9 @@ def test_a_map_is_taken_over_when_its_exploration_has_ended(tmp_path: Path) -> N
 
 def test_what_was_not_run_is_said_so_and_never_green(site: Path) -> None:
     found = cells(site)
-    assert found["pause"].startswith('"worse"')
-    assert found["kill"].startswith('"plain"')
-    assert "not run" in found["kill"]
+    assert found["kill"].startswith('"worse"')
+    assert found["pause"].startswith('"plain"')
+    assert "not run" in found["pause"]
     assert found["wipe"].startswith('"na"')
     assert not any(cell.startswith('"kept') for cell in found.values())
 
@@ -304,7 +304,7 @@ def test_results_of_other_versions_are_marked(
     found = Observations({RUN: with_(run, versions=given)}, planted.found.cases)
     write(tmp_path / "site", replace(planted, found=found))
     lock = (tmp_path / "site" / "locks" / "planted.html").read_text()
-    cell = cells(tmp_path / "site")["pause"]
+    cell = cells(tmp_path / "site")["kill"]
     assert cell.startswith('"worse old"' if said else '"worse"')
     assert (said in lock) if said else ('<details class="old">' not in lock)
     assert ("etcd v3.0.0, today" in (tmp_path / "site" / "runs.html").read_text()) == (
@@ -313,7 +313,7 @@ def test_results_of_other_versions_are_marked(
 
 
 def test_cases_of_runs_that_are_not_recorded_may_be_old(planted: Material) -> None:
-    run, key = planted.found.runs[RUN], Key("planted", "etcd", "pause")
+    run, key = planted.found.runs[RUN], Key("planted", "etcd", "kill")
     older = with_(run, run="2025-01-01T000000Z-full", versions={**run.versions, "etcd": "v3.0.0"})
     two = with_(planted.found.cases[key], cases=2)
     found = Observations({RUN: run, older.run: older}, {key: two})
@@ -330,7 +330,7 @@ def test_a_case_is_recent_after_three_runs_of_today_s_versions(
     planted: Material, of_today: int, recent: int
 ) -> None:
     """However many there are of older ones."""
-    run, key = planted.found.runs[RUN], Key("planted", "etcd", "pause")
+    run, key = planted.found.runs[RUN], Key("planted", "etcd", "kill")
     names = [f"2026-01-0{n}T000000Z-full" for n in range(1, 6)]
     versions = [run.versions] * of_today + [{**run.versions, "etcd": "v3.0.0"}] * (5 - of_today)
     runs = {
