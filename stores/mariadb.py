@@ -18,7 +18,7 @@ from typing import Any
 
 from lockbench.locks.base import Unknown
 from lockbench.locks.mariadb.session import DEADLOCK, LOCK_WAIT_TIMEOUT, Session, literal
-from lockbench.locks.shared.sessions import Broken, NotSent
+from lockbench.locks.shared.sessions import Broken, Kept, NotSent, prepared
 from lockbench.locks.shared.sessions import Refused as Error
 from lockbench.stores.base import (
     ONCE_PROMISES,
@@ -120,7 +120,7 @@ class Mariadb:
         self._where = where
         self._guard = guard
         self._recorded = recorded
-        self._open: Session | None = None
+        self._kept = Kept(self._new)
 
     def read(self, key: str) -> Seen:
         """Makes the row where there is none."""
@@ -160,9 +160,7 @@ class Mariadb:
         return [entry(str(name), int(made), int(made), str(value)) for name, made, value in rows]
 
     def close(self) -> None:
-        if self._open is not None:
-            self._open.close()
-            self._open = None
+        self._kept.close()
 
     def _written(self, session: Session, write: Write) -> int | None:
         """Raises Error, Broken."""
@@ -199,33 +197,28 @@ class Mariadb:
             raise Away(str(error)) from error
 
     def _session(self) -> Session:
-        """The session, made anew where the last one is gone. Raises Away."""
-        if self._open is None or self._open.gone():
-            self.close()
-            try:
-                self._open = self._prepared()
-            except NotSent as error:
-                raise Away(str(error)) from error
-        return self._open
-
-    def _prepared(self) -> Session:
-        """Raises NotSent."""
-        session = Session(self._where.nodes, timeout_s=self._where.timeout_s)
+        """Raises Away."""
         try:
-            session.ask("SET autocommit = 1")
-            wanted = ""
-            if not self._recorded:
-                wanted = f"{TABLES};{NO_RECORD}"
-            elif not session.ask(RECORD_EXISTS):
-                wanted = f"{TABLES};{RECORD}"
-            for statement in filter(None, wanted.split(";")):
-                session.ask(statement)
-            if self._guard.language == "sql":
-                session.ask(f"PREPARE guarded_write FROM {literal(self._guard.snippet)}")
-        except (Error, Broken) as error:
-            session.close()
-            raise NotSent(f"preparing: {error}") from error
-        return session
+            return self._kept.get()
+        except NotSent as error:
+            raise Away(str(error)) from error
+
+    def _new(self) -> Session:
+        """Raises NotSent."""
+        return prepared(Session(self._where.nodes, timeout_s=self._where.timeout_s), self._prepare)
+
+    def _prepare(self, session: Session) -> None:
+        """Raises Error, Broken."""
+        session.ask("SET autocommit = 1")
+        wanted = ""
+        if not self._recorded:
+            wanted = f"{TABLES};{NO_RECORD}"
+        elif not session.ask(RECORD_EXISTS):
+            wanted = f"{TABLES};{RECORD}"
+        for statement in filter(None, wanted.split(";")):
+            session.ask(statement)
+        if self._guard.language == "sql":
+            session.ask(f"PREPARE guarded_write FROM {literal(self._guard.snippet)}")
 
 
 ROW_LOCK_DOC = (

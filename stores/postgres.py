@@ -22,6 +22,7 @@ from lockbench.locks.base import Unknown
 from lockbench.locks.postgres.recipe import CREATORS_APART
 from lockbench.locks.postgres.session import Broken, NotSent, Session, literal
 from lockbench.locks.postgres.session import Refused as Error
+from lockbench.locks.shared.sessions import Kept, prepared
 from lockbench.stores.base import (
     ONCE_PROMISES,
     UNGUARDED,
@@ -122,7 +123,7 @@ class Postgres:
         self._where = where
         self._guard = guard
         self._recorded = recorded
-        self._open: Session | None = None
+        self._kept = Kept(self._new)
 
     def read(self, key: str) -> Seen:
         """Makes the row where there is none."""
@@ -166,9 +167,7 @@ class Postgres:
         return [entry(str(key), int(made), int(made), str(value)) for key, made, value in rows]
 
     def close(self) -> None:
-        if self._open is not None:
-            self._open.close()
-            self._open = None
+        self._kept.close()
 
     def _written(self, session: Session, write: Write) -> int | None:
         key, value = literal(write.key), literal(write.value)
@@ -183,29 +182,24 @@ class Postgres:
         return int(rows[0][0]) if rows else None
 
     def _session(self) -> Session:
-        """The session, made anew where the last one is gone. Raises Away."""
-        if self._open is None or self._open.gone():
-            self.close()
-            try:
-                self._open = self._prepared()
-            except NotSent as error:
-                raise Away(str(error)) from error
-        return self._open
-
-    def _prepared(self) -> Session:
-        """Raises NotSent."""
-        session = Session(self._where.nodes, timeout_s=self._where.timeout_s)
+        """Raises Away."""
         try:
-            if not self._recorded:
-                session.ask(f"{CREATORS_APART}; {TABLE}; {NO_RECORD}")
-            elif session.ask(RECORD_EXISTS) != [[True]]:
-                session.ask(f"{CREATORS_APART}; {TABLE}; {RECORD}")
-            if self._guard.language == "sql":
-                session.ask(f"PREPARE guarded_write AS {self._guard.snippet}")
-        except (Error, Broken) as error:
-            session.close()
-            raise NotSent(f"preparing: {error}") from error
-        return session
+            return self._kept.get()
+        except NotSent as error:
+            raise Away(str(error)) from error
+
+    def _new(self) -> Session:
+        """Raises NotSent."""
+        return prepared(Session(self._where.nodes, timeout_s=self._where.timeout_s), self._prepare)
+
+    def _prepare(self, session: Session) -> None:
+        """Raises Error, Broken."""
+        if not self._recorded:
+            session.ask(f"{CREATORS_APART}; {TABLE}; {NO_RECORD}")
+        elif session.ask(RECORD_EXISTS) != [[True]]:
+            session.ask(f"{CREATORS_APART}; {TABLE}; {RECORD}")
+        if self._guard.language == "sql":
+            session.ask(f"PREPARE guarded_write AS {self._guard.snippet}")
 
 
 READ_COMMITTED_DOC = (

@@ -52,6 +52,7 @@ from lockbench.locks.base import (
 from lockbench.locks.postgres.expectations import LEASE_ROW, LEASE_ROW_DOC
 from lockbench.locks.postgres.recipe import CREATORS_APART
 from lockbench.locks.postgres.session import Broken, NotSent, Refused, Session, literal
+from lockbench.locks.shared.sessions import prepared
 
 POLL_MIN_S = 0.005
 POLL_MAX_S = 0.050
@@ -147,15 +148,14 @@ class PostgresLeaseRow:
         """The session, or a new one. Raises NotSent."""
         if self._session is None or self._session.gone():
             self.close()
-            session = Session(self._nodes, timeout_s=self._timeout_s)
-            try:
-                if session.ask(EXISTS) != [[True]]:
-                    session.ask(CREATE)
-            except (Refused, Broken) as error:
-                session.close()
-                raise NotSent(f"preparing: {error}") from error
-            self._session = session
+            self._session = prepared(Session(self._nodes, timeout_s=self._timeout_s), _make_table)
         return self._session
+
+
+def _make_table(session: Session) -> None:
+    """Raises Refused, Broken."""
+    if session.ask(EXISTS) != [[True]]:
+        session.ask(CREATE)
 
 
 def _granted(hold: Hold, fence: int, sent_ns: int, ttl_s: float) -> Granted:

@@ -14,7 +14,7 @@ from __future__ import annotations
 import threading
 import time
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from typing import Any, Generic, Protocol, TypeVar
 
@@ -119,6 +119,37 @@ class Watch:
 
 
 S = TypeVar("S", bound=Session)
+
+
+def prepared(session: S, prepare: Callable[[S], object]) -> S:
+    """A session that was just opened, once ``prepare`` has asked of it what it needs. Raises
+    NotSent, with the session closed."""
+    try:
+        prepare(session)
+    except (Refused, Broken) as error:
+        session.close()
+        raise NotSent(f"preparing: {error}") from error
+    return session
+
+
+class Kept(Generic[S]):
+    """The one session of a client, made anew where the last one is gone."""
+
+    def __init__(self, make: Callable[[], S]) -> None:
+        self._make = make
+        self._open: S | None = None
+
+    def get(self) -> S:
+        """Raises what making one raises."""
+        if self._open is None or self._open.gone():
+            self.close()
+            self._open = self._make()
+        return self._open
+
+    def close(self) -> None:
+        if self._open is not None:
+            self._open.close()
+            self._open = None
 
 
 class SessionRecipe(ABC, Generic[S]):

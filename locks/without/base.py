@@ -25,6 +25,7 @@ from lockbench.locks.base import ANY, Address, Observer, System, Unknown
 from lockbench.locks.postgres.recipe import CREATORS_APART
 from lockbench.locks.postgres.session import Broken, NotSent, Refused, Session, literal
 from lockbench.locks.shared.expectations import SERVER_CLOCKS, SLOW_LINKS, Faults, holds, may_break
+from lockbench.locks.shared.sessions import Kept, prepared
 
 UNIQUE_VIOLATION: Final = "23505"
 
@@ -103,7 +104,7 @@ class PostgresWay(ABC):
     ) -> None:
         self._nodes = nodes
         self._timeout_s = timeout_s
-        self._open: Session | None = None
+        self._kept = Kept(self.new_session)
 
     @abstractmethod
     def do(self, key: str, thing: int, *, by: int, work: Thinking) -> Outcome:
@@ -127,26 +128,16 @@ class PostgresWay(ABC):
         return [Entry(str(key), int(thing), int(place), int(by)) for key, thing, place, by in rows]
 
     def close(self) -> None:
-        if self._open is not None:
-            self._open.close()
-            self._open = None
+        self._kept.close()
 
     def session(self) -> Session:
         """The session, made anew where the last one is gone. Raises NotSent."""
-        if self._open is None or self._open.gone():
-            self.close()
-            self._open = self.new_session()
-        return self._open
+        return self._kept.get()
 
     def new_session(self) -> Session:
         """One of its own, with the tables there. Raises NotSent."""
         session = Session(self._nodes, timeout_s=self._timeout_s)
-        try:
-            session.ask(f"{CREATORS_APART}; {self.create}")
-        except (Refused, Broken) as error:
-            session.close()
-            raise NotSent(f"preparing: {error}") from error
-        return session
+        return prepared(session, lambda new: new.ask(f"{CREATORS_APART}; {self.create}"))
 
 
 class StatementWay(PostgresWay):
