@@ -13,8 +13,6 @@ Prints what happened in each round, and ends with 1 when it showed.
 from __future__ import annotations
 
 import argparse
-import http.client
-import json
 import sys
 import threading
 import time
@@ -22,6 +20,8 @@ from collections.abc import Sequence
 from typing import Any, Final
 
 from lockbench.clusters.base import Cluster, Led, Pausable
+from lockbench.locks.base import Address
+from lockbench.locks.etcd.gateway import client_of, errors
 from tests.eventually import eventually
 from tests.locks.parties import cluster, say
 
@@ -33,33 +33,16 @@ THREADS: Final = 4
 LIMIT_S: Final = 1.0
 PAUSE_S: Final = 0.05
 
-FAILURES = (OSError, http.client.HTTPException, ValueError, RuntimeError)
 
-
-class Member:
-    """One member's JSON gateway, for one thread."""
-
-    def __init__(self, host: str, port: int) -> None:
-        self._connection = http.client.HTTPConnection(host, port, timeout=LIMIT_S)
-
-    def ask(self, path: str, body: dict[str, object]) -> dict[str, Any]:
-        """The answer. Raises one of FAILURES."""
-        try:
-            self._connection.request("POST", f"/v3/{path}", json.dumps(body))
-            answer = self._connection.getresponse()
-            said = dict(json.loads(answer.read()))
-        except BaseException:
-            self._connection.close()
-            raise
-        if answer.status != http.client.OK:
-            raise RuntimeError(f"{path}: {said}")
-        return said
+def ask(member: Any, path: str, body: dict[str, object]) -> dict[str, Any]:
+    """The gateway's answer. Raises one of ``errors()``."""
+    return dict(member.post(member.get_url(path), json=body))
 
 
 class Kept:
     """Leases, kept alive by a few threads until ``end``."""
 
-    def __init__(self, members: Sequence[tuple[str, int]], leases: Sequence[str]) -> None:
+    def __init__(self, members: Sequence[Address], leases: Sequence[str]) -> None:
         self._members = members
         self.sent = dict.fromkeys(leases, 0.0)  # when the last one of it that was acknowledged was
         self.early: dict[str, float] = {}  # by how many seconds
@@ -75,14 +58,14 @@ class Kept:
             thread.join()
 
     def _keep(self, leases: Sequence[str]) -> None:
-        members = [Member(*address) for address in self._members]
+        members = [client_of(address, LIMIT_S) for address in self._members]
         alive, turn = list(leases), 0
         while not self._over.wait(PAUSE_S):
             for lease in list(alive):
                 sent = time.monotonic()
                 try:
-                    said = members[turn].ask("lease/keepalive", {"ID": lease})
-                except FAILURES:  # nobody leads, or this one does not know who
+                    said = ask(members[turn], "/lease/keepalive", {"ID": lease})
+                except errors():  # nobody leads, or this one does not know who
                     turn = (turn + 1) % len(members)
                     break
                 if int(said.get("result", {}).get("TTL", 0)) > 0:
@@ -101,9 +84,10 @@ def one_round(servers: Cluster) -> Kept:
     eventually(lambda: servers.leader() is not None)
     leader = servers.leader()
     assert leader is not None
-    addresses = dict(zip(servers.nodes, servers.addresses(1), strict=True))
-    asked = Member(*addresses.pop(leader))
-    leases = [asked.ask("lease/grant", {"TTL": TTL_S})["ID"] for _ in range(LEASES)]
+    found = [Address(*address) for address in servers.addresses(1)]
+    addresses = dict(zip(servers.nodes, found, strict=True))
+    asked = client_of(addresses.pop(leader), LIMIT_S)
+    leases = [ask(asked, "/lease/grant", {"TTL": TTL_S})["ID"] for _ in range(LEASES)]
     servers.pause([leader])
     kept = Kept(list(addresses.values()), leases)
     try:
