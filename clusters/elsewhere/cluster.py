@@ -49,7 +49,7 @@ from lockbench.clusters.postgres.servers import PostgresServers
 from lockbench.clusters.redis import protocol as resp
 from lockbench.clusters.redis.cluster import ShardedServers
 from lockbench.clusters.redis.replicated import ASK_LIMIT_S
-from lockbench.clusters.redis.sentinel import MASTER_NAME, SENTINELS, SentinelServers
+from lockbench.clusters.redis.sentinel import SENTINELS, SentinelServers, seen_by
 from lockbench.clusters.redis.servers import RedisServers
 from lockbench.clusters.wire import PROBE_FAILURES, Address, Line, ProbeFailed
 from lockbench.clusters.zookeeper import protocol as jute
@@ -418,11 +418,8 @@ class SentinelElsewhere(Elsewhere, SentinelServers):
     def _unheard(self, sentinel: int) -> set[frozenset[int]]:
         try:
             with Line(self.address(HARNESS, sentinel), ASK_LIMIT_S) as line:
-                seen = [resp.mapping(resp.ask(line, "SENTINEL", "MASTER", MASTER_NAME))]
-                for others in ("REPLICAS", "SENTINELS"):
-                    answer = resp.ask(line, "SENTINEL", others, MASTER_NAME)
-                    seen += map(resp.mapping, resp.items(answer))
-            silent = [self._node_at(int(one["port"])) for one in seen if heard.is_unheard(one)]
+                unheard = list(filter(heard.is_unheard, seen_by(line)))
+            silent = [self._node_at(int(one["port"])) for one in unheard]
         except (*PROBE_FAILURES, KeyError):
             return set()
         return {frozenset((sentinel, node)) for node in silent if node is not None}
@@ -445,7 +442,7 @@ class SentinelElsewhere(Elsewhere, SentinelServers):
     def _replication(self, node: int) -> Mapping[str, str]:
         """What INFO says of it. Raises OSError or ProbeFailed."""
         said = str(resp.ask_once(self.address(HARNESS, node), ASK_LIMIT_S, "INFO", "replication"))
-        return {key: value for key, _, value in (line.partition(":") for line in said.split())}
+        return resp.fields(said)
 
 
 class ShardedElsewhere(Elsewhere, ShardedServers):

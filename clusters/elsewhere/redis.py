@@ -22,7 +22,7 @@ from lockbench.clusters.elsewhere.place import (
 )
 from lockbench.clusters.elsewhere.site import Site, SiteError
 from lockbench.clusters.redis import protocol as resp
-from lockbench.clusters.redis.sentinel import MASTER_NAME
+from lockbench.clusters.redis.sentinel import MASTER_NAME, seen_by
 from lockbench.clusters.wire import Address, Line, ProbeFailed
 
 # Sentinel waits eight seconds before it makes a replica of a primary that is back (its
@@ -286,17 +286,13 @@ def _seen_by(site: Site, node: int, at: Address) -> Iterator[Mapping[str, str]]:
     """The primary, the replicas and the other Sentinels, as a Sentinel sees them."""
     with Line(at, ASK_LIMIT_S) as line:
         try:
-            yield resp.mapping(resp.ask(line, "SENTINEL", "MASTER", MASTER_NAME))
+            yield from seen_by(line)
         except ProbeFailed as error:
             if "No such master" in str(error):
                 raise SiteError(
                     f"the Sentinel {site.nodes[node - 1]} knows no master {site.master}"
                 ) from error
             raise
-        for others in ("REPLICAS", "SENTINELS"):
-            yield from map(
-                resp.mapping, resp.items(resp.ask(line, "SENTINEL", others, MASTER_NAME))
-            )
 
 
 def _is_moved(error: ProbeFailed) -> bool:
@@ -347,8 +343,7 @@ def _info(site: Site, node: int, address: Address) -> dict[str, str]:
                 " (password-env or password-file)"
             ) from error
         raise
-    lines = (line.strip().partition(":") for line in said.splitlines())
-    return {key: value for key, _, value in lines}
+    return resp.fields(said)
 
 
 def _under(site: Site, at: Address) -> Iterator[list[str]]:

@@ -47,11 +47,10 @@ class RedisPods(RedisServers, PodCluster):
     def commands(self, address: Address, limit_s: float) -> int:
         """Every command counts, those of scripts and of other servers too."""
         said = str(ask_once(address, limit_s, "INFO", "stats"))
-        for line in said.splitlines():
-            name, _, value = line.partition(":")
-            if name == "total_commands_processed":
-                return int(value)
-        raise ProbeFailed("INFO does not tell how many commands were processed")
+        processed = resp.fields(said).get("total_commands_processed")
+        if processed is None:
+            raise ProbeFailed("INFO does not tell how many commands were processed")
+        return int(processed)
 
     def _ready(self, node: int) -> Sequence[str]:
         """`check_answer`, asked in the container."""

@@ -49,6 +49,12 @@ def items(answer: Answer) -> list[Answer]:
     return answer
 
 
+def fields(said: str) -> dict[str, str]:
+    """The values of an INFO, by name."""
+    lines = (line.strip().partition(":") for line in said.splitlines())
+    return {key: value for key, _, value in lines}
+
+
 def mapping(answer: Answer) -> dict[str, str]:
     """An answer that alternates names and values."""
     flat = [str(item) for item in items(answer)]

@@ -19,7 +19,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 
 from lockbench.clusters.base import HARNESS, ClusterError, ClusterPlan, Topology
 from lockbench.clusters.pods.launch import Server
@@ -116,6 +116,14 @@ class SentinelServers(RedisServers):
 
 def _sentinel(command: str) -> tuple[str, ...]:
     return ("SENTINEL", command, MASTER_NAME)
+
+
+def seen_by(line: Line) -> Iterator[dict[str, str]]:
+    """The primary, the replicas and the other Sentinels, as a Sentinel sees them. Raises OSError or
+    ProbeFailed."""
+    yield resp.mapping(resp.ask(line, *_sentinel("MASTER")))
+    for others in ("REPLICAS", "SENTINELS"):
+        yield from map(resp.mapping, resp.items(resp.ask(line, *_sentinel(others))))
 
 
 class SentinelCluster(SentinelServers, ReplicatedRedis):
