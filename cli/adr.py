@@ -39,6 +39,7 @@ from lockbench.results.stored import Edited, Stored, countable, left_out, stored
 
 OTHER_SUITE = "other suite"
 SWEEPS_MAX = 2  # of an option: a void one is made once more
+IN_VAIN_MAX = 3  # runs in a row that bring an option no exposed try
 NEEDS = {"nuisance": "efficiency", "disaster": "correctness"}
 # Runs cases as ``lockbench run``, ``suite`` and ``sweep`` do, and answers with the run's folder.
 Runner = Callable[[Sequence[Case], str], Path]
@@ -187,16 +188,17 @@ def collect(
     anew: bool,
     anyway: bool = False,
 ) -> None:
-    """Runs what would settle the decision, one run after the other, until it is settled or no run
-    brings anything new; adds each to ``runs``. Raises BadInput."""
-    given_up: set[Key] = set()
+    """Runs what would settle the decision, one run after the other, until it is settled or
+    ``IN_VAIN_MAX`` runs of each option that is left brought nothing new; adds each to ``runs``.
+    Raises BadInput."""
+    in_vain: Counter[Key] = Counter()
     _, _, decision = _decided(runs, asked, anew)
     began = time.monotonic()
     sweeps: Counter[Key] = Counter()
     while left := [
         one
         for one in needed(decision, _often_enough(sweeps), published)
-        if one.option.key not in given_up
+        if in_vain[one.option.key] < IN_VAIN_MAX
     ]:
         now, most = left[0], sum(one.minutes for one in left)
         first, minutes = likely(left)
@@ -216,7 +218,9 @@ def collect(
         if now.is_sweep:
             sweeps[now.option.key] += 1
         elif missing(after, asked) == missing(now.option, asked):
-            given_up.add(now.option.key)
+            in_vain[now.option.key] += 1
+        else:
+            in_vain[now.option.key] = 0
     out.print(f"measured for {(time.monotonic() - began) / 60:.0f} minutes")
 
 

@@ -9,9 +9,10 @@ import pytest
 
 from lockbench.bench.duties import LEASE_S
 from lockbench.locks.base import Acquired, Denied, Granted, Lock, Released, Shareable, new_hold_id
-from lockbench.locks.zookeeper.mutex import NodeGoneError, ZooKeeper
+from lockbench.locks.zookeeper.mutex import NodeGoneError, ZooKeeper, parent_of
 from lockbench.locks.zookeeper.read_write import READ, WRITE, ReadWritePlace
 from lockbench.locks.zookeeper.semaphore import PermitPlace
+from tests.eventually import eventually
 from tests.locks.asking import Room, meanwhile
 
 QUEUE = ["a-read-0000000001", "b-write-0000000002", "c-read-0000000003", "d-read-0000000004"]
@@ -53,6 +54,12 @@ def read(room: Room, lock: Lock, wait_s: float = 0.0) -> Acquired:
     return lock.acquire_shared(room.key, hold_id=new_hold_id(), ttl_s=LEASE_S, wait_s=wait_s)
 
 
+def queued(room: Room, lock: Lock) -> int:
+    """How many hold the key or wait for it. ``lock``: a client that has a session."""
+    assert isinstance(lock, ZooKeeper)
+    return len(lock._session.client.get_children(parent_of(room.key)))
+
+
 @pytest.fixture
 def ensemble(room: Callable[[str], Room]) -> Room:
     return room("zookeeper")
@@ -65,7 +72,7 @@ def test_readers_share_and_writers_do_not(ensemble: Room) -> None:
     assert all(isinstance(reader, Granted) for reader in readers)
     assert isinstance(ensemble.take(locks[2]), Denied)
     with meanwhile(lambda: ensemble.granted(locks[2], 20)) as writing:
-        time.sleep(0.3)
+        eventually(lambda: queued(ensemble, locks[0]) == 3)
         assert not writing.done()
         assert isinstance(read(ensemble, locks[3]), Denied)  # nobody overtakes a waiting writer
         for lock, reader in zip(locks, readers, strict=False):
@@ -84,7 +91,7 @@ def test_three_permits(ensemble: Room) -> None:
     held = [ensemble.granted(lock, 5) for lock in locks[:3]]
     assert isinstance(ensemble.take(locks[3]), Denied)
     with meanwhile(lambda: ensemble.granted(locks[3], 20)) as waiting:
-        time.sleep(0.3)
+        eventually(lambda: queued(ensemble, locks[0]) == 4)
         assert not waiting.done()
         assert isinstance(locks[1].release(held[1].hold), Released)
 
