@@ -52,7 +52,7 @@ from lockbench.locks.base import (
 from lockbench.locks.postgres.expectations import LEASE_ROW, LEASE_ROW_DOC
 from lockbench.locks.postgres.recipe import CREATORS_APART
 from lockbench.locks.postgres.session import Broken, NotSent, Refused, Session, literal
-from lockbench.locks.shared.sessions import prepared
+from lockbench.locks.shared.sessions import Kept, prepared
 
 POLL_MIN_S = 0.005
 POLL_MAX_S = 0.050
@@ -77,9 +77,7 @@ class PostgresLeaseRow:
         ttl_s: float,  # each grant names its own
         observer: Observer,  # nothing happens in the background
     ) -> None:
-        self._nodes = nodes
-        self._timeout_s = timeout_s
-        self._session: Session | None = None
+        self._kept = Kept(lambda: prepared(Session(nodes, timeout_s=timeout_s), _make_table))
 
     def now(self) -> str:
         """The present, as it stands in a statement."""
@@ -115,12 +113,11 @@ class PostgresLeaseRow:
         return _granted(hold, int(fences[0][0]), sent_ns, ttl_s) if fences else NotHeld()
 
     def close(self) -> None:
-        if self._session is not None:
-            self._session.close()
+        self._kept.close()
 
     def _try(self, key: str, hold_id: int, ttl_s: float) -> Acquired:
         try:
-            session = self._open()
+            session = self._kept.get()
         except NotSent as error:
             return Denied(f"no-effect: {error}")
         sent_ns = time.monotonic_ns()
@@ -142,14 +139,7 @@ class PostgresLeaseRow:
         return Denied("gave-up: granted, but the answer came after the lease")
 
     def _ask(self, sql: str) -> list[list[Any]]:
-        return self._open().ask(sql)
-
-    def _open(self) -> Session:
-        """The session, or a new one. Raises NotSent."""
-        if self._session is None or self._session.gone():
-            self.close()
-            self._session = prepared(Session(self._nodes, timeout_s=self._timeout_s), _make_table)
-        return self._session
+        return self._kept.get().ask(sql)
 
 
 def _make_table(session: Session) -> None:

@@ -15,7 +15,6 @@ import threading
 import time
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
-from contextlib import suppress
 from typing import Any, Generic, Protocol, TypeVar
 
 from lockbench.locks.base import (
@@ -250,14 +249,7 @@ class SessionRecipe(ABC, Generic[S]):
             if not session.gone():
                 return session
             session.close()
-        session = self.open()
-        try:
-            self.prepare(session)
-        except (Refused, Broken) as error:
-            with suppress(Exception):
-                session.close()
-            raise NotSent(f"preparing: {error}") from error
-        return session
+        return prepared(self.open(), self.prepare)
 
     def prepare(self, session: S) -> None:
         """What a new session needs before it can take the lock. Raises Refused, Broken."""

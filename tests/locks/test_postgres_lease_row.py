@@ -80,8 +80,8 @@ def _ask(server: Rows, lock: PostgresLeaseRow, call: str, error: str) -> object:
 
 def _hurry(lock: PostgresLeaseRow) -> None:
     """What is asked from now on has little time."""
-    assert lock._session is not None
-    lock._session._timeout_s = SHORT_S
+    assert lock._kept._open is not None
+    lock._kept._open._timeout_s = SHORT_S
 
 
 def test_who_waits_polls_until_the_row_is_free(server: Rows) -> None:
