@@ -74,7 +74,9 @@ class Child:
                 process.send_signal(number)
 
     def started(self) -> list[psutil.Process]:
-        """The processes it has started itself and that live."""
+        """The processes it has started itself and that live; none once it has ended."""
+        if not self.alive():  # its number may be another one's
+            return []
         try:
             # Not above: it brings what Locust must find untouched in the process that forks.
             from lockbench.clusters.engine.client_containers import started_by

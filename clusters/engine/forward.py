@@ -81,7 +81,7 @@ class Forward:
             except EngineUnreachable as error:
                 if self._process is None:
                     raise
-                if (code := self._process.poll()) is not None:
+                if (code := self._ended_with()) is not None:
                     raise EngineUnreachable(
                         f"host {self.host.name} cannot be reached: its command ended with {code}"
                         f"{self._said()}"
@@ -95,16 +95,26 @@ class Forward:
 
     def close(self) -> None:
         """End the command, with what it has started; twice is no error."""
-        if self._process is None:
+        if self._process is None or self._process.returncode is not None:
             return
         for signal_ in (signal.SIGTERM, signal.SIGKILL):
-            # It leads a session of its own.
+            # It leads a session of its own, whose number is nobody else's until it is waited for.
             with suppress(ProcessLookupError):
                 os.killpg(self._process.pid, signal_)
             with suppress(subprocess.TimeoutExpired):
                 self._process.wait(END_S)
                 break
         rmtree(self._folder, ignore_errors=True)
+
+    def _ended_with(self) -> int | None:
+        """The command's exit code, minus the number of a signal; it is not waited for, so that its
+        number stays its own."""
+        assert self._process is not None
+        options = os.WEXITED | os.WNOHANG | os.WNOWAIT
+        ended = os.waitid(os.P_PID, self._process.pid, options)
+        if ended is None:
+            return None
+        return ended.si_status if ended.si_code == os.CLD_EXITED else -ended.si_status
 
     def _said(self) -> str:
         with suppress(OSError):

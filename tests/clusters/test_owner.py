@@ -1,4 +1,5 @@
 import os
+import signal
 import subprocess
 import sys
 
@@ -28,6 +29,22 @@ def test_a_number_that_is_used_again_is_another_process() -> None:
     start = owner.start_ticks(os.getpid())
     assert start is not None
     assert owner.is_dead(f"{os.getpid()}:{start - 1}:{owner.place()}")
+
+
+def test_who_is_killed_is_the_one_that_was_named() -> None:
+    with subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE) as child:
+        start = owner.start_ticks(child.pid)
+        assert start is not None
+        for name in (
+            f"{child.pid}:{start - 1}:{owner.place()}",
+            f"{child.pid}:{start}:{HOST}/another-boot/{NAMESPACE}",
+        ):
+            owner.kill(name)
+            assert owner.is_stopped(child.pid) is False
+        mine = f"{child.pid}:{start}:{owner.place()}"
+        owner.kill(mine)
+        assert child.wait(60) == -signal.SIGKILL
+        owner.kill(mine)
 
 
 def test_after_a_reboot_everybody_is_dead() -> None:

@@ -3,8 +3,6 @@ here, workers there are frozen and killed, and whoever is lost is never called w
 
 from __future__ import annotations
 
-import os
-import signal
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -216,7 +214,7 @@ def test_a_machine_that_is_lost_is_never_called_well(tmp_path: Path) -> None:
         eventually(lambda: any((fleet.history).glob("3.*.ops")))
         (agent,) = agents()
         workers.extend(agent.children(recursive=True))
-        os.kill(agent.pid, signal.SIGKILL)
+        agent.kill()
 
     with pytest.raises(LoadError, match="machine a was lost: its streams ended"):
         play(tmp_path / "case", machines, "redis-token", 30.0, meanwhile)

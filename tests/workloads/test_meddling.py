@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import os
 import signal
 import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
+import psutil
 import pytest
 
 from lockbench.bench.outside import Outside, Watch, as_faults
@@ -51,16 +51,16 @@ def names(found: list[Outside]) -> set[str]:
     return {one.who for one in found}
 
 
-def of_workers(fleet: Fleet) -> list[int]:
-    return [member.pid for member in fleet.members() if member.worker is not None]
+def of_workers(fleet: Fleet) -> list[psutil.Process]:
+    return [psutil.Process(one.pid) for one in fleet.members() if one.worker is not None]
 
 
 @pytest.mark.slow
 def test_a_load_whose_workers_were_stopped_is_found_out(tmp_path: Path) -> None:
     def meddle(fleet: Fleet) -> None:
         for number in (signal.SIGSTOP, signal.SIGCONT):
-            for pid in of_workers(fleet):
-                os.kill(pid, number)
+            for process in of_workers(fleet):
+                process.send_signal(number)
             if number == signal.SIGSTOP:
                 time.sleep(1.5)
 

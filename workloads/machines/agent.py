@@ -22,7 +22,7 @@ from collections.abc import Callable, Iterator
 from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
-from signal import SIGKILL, Signals
+from signal import Signals
 from typing import Any, Final
 
 import msgspec
@@ -30,7 +30,7 @@ import numpy as np
 import psutil
 
 from lockbench.clusters.engine import processes
-from lockbench.clusters.engine.owner import is_dead, me, place
+from lockbench.clusters.engine.owner import is_dead, kill, me, place
 from lockbench.history.layout import HEADER_BYTES, RECORD
 from lockbench.history.op import Type
 from lockbench.history.recorder import SEGMENT_RECORDS
@@ -322,15 +322,13 @@ def _others(mine: Path) -> Iterator[tuple[Path, str, str]]:
 
 def _end_left(mine: Path, ended: list[str]) -> Iterator[str]:
     for folder, agent, home in list(_others(mine)):
-        pid = int(agent.partition(":")[0])
         if not is_dead(agent):
             # Of a number that means something elsewhere nobody knows whose it is here.
             if home not in ended or not agent.endswith(f":{place()}"):
                 continue
             # What it has started dies with it.
-            with suppress(ProcessLookupError):
-                os.kill(pid, SIGKILL)
-            yield f"ended agent {pid}"
+            kill(agent)
+            yield f"ended agent {agent.partition(':')[0]}"
         for process, mark in processes.marked(RUN_ENVIRONMENT):
             with suppress(psutil.Error, OSError):
                 if mark.endswith(f"@{agent}"):

@@ -114,7 +114,8 @@ class Link:
             except TimeoutError:
                 # It leads a session of its own.
                 with suppress(ProcessLookupError):
-                    os.killpg(process.pid, SIGKILL)
+                    if process.returncode is None:
+                        os.killpg(process.pid, SIGKILL)
                 await process.wait()
             listening.cancel()
 
