@@ -84,6 +84,11 @@ class Connection:
         with self._asking("ask the engine's version") as api:
             return str(api.version()["Version"])
 
+    def identity(self) -> str:
+        """What the engine calls itself; one of a machine that was copied may say the same."""
+        with self._asking("ask about the engine") as api:
+            return str(api.info()["ID"])
+
     def check_platform(self, system: str, processor: str) -> None:
         """EngineError where it runs no programs for these (``linux``, ``amd64``)."""
         with self._asking("ask the engine's version") as api:

@@ -179,7 +179,7 @@ class LinkContainers(ABC):
 
     def engines_elsewhere(self) -> Sequence[Engine]:
         """Those that are not this machine's."""
-        return list(self._of_hosts.values())
+        return [engine for engine in self._of_hosts.values() if engine is not self._engine]
 
     def acts(self) -> Sequence[Act]:
         """What was done to its containers from here."""
@@ -345,6 +345,10 @@ class Pods(LinkContainers):
         """A host's engine, with the images that its node needs and without what an earlier case
         has left there."""
         engine = way.engine()
+        # An address of this machine can be bound here. Its engine is watched as ever.
+        if ports.is_free(way.host.address, 0) and engine.identity() == self._engine.identity():
+            engine.close()
+            engine = self._engine
         self._of_hosts[self.plan.hosts.index(way.host) + 1] = engine
         of_run = f"lockbench-{self.plan.run_id}-"
         if ledger.names(of_run, way.host.name):

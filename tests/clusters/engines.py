@@ -12,6 +12,7 @@ import shutil
 import subprocess
 import tempfile
 from collections.abc import Sequence
+from contextlib import suppress
 from functools import cache
 from pathlib import Path
 from typing import Self
@@ -22,7 +23,6 @@ from lockbench.clusters.base import Host
 from lockbench.clusters.engine.docker import Engine, EngineError
 from tests.eventually import eventually
 
-NAMES = ("a", "b", "c")
 UP_S = 60.0
 END_S = 30.0
 
@@ -40,9 +40,10 @@ def why_not() -> str | None:
 
 
 class Engines:
-    """A context manager; ``hosts`` are there meanwhile."""
+    """A context manager; ``hosts`` are there meanwhile, named by letters. ``home`` is this machine,
+    as they reach it."""
 
-    def __init__(self) -> None:
+    def __init__(self, names: str = "abc") -> None:
         self._tag = f"lb{os.getpid()}"
         self._net = f"198.18.{os.getpid() % 250}"  # for tests between networks (RFC 2544)
         self._spaces: list[str] = []
@@ -50,15 +51,18 @@ class Engines:
         self._folder = Path(tempfile.mkdtemp())
         self.hosts = tuple(
             Host(name, f"unix://{self._folder}/{name}/s", f"{self._net}.{10 + number}")
-            for number, name in enumerate(NAMES)
+            for number, name in enumerate(names)
         )
+        here = os.environ.get("DOCKER_HOST", "unix:///var/run/docker.sock")
+        self.home = Host("home", here, f"{self._net}.1")
 
     def __enter__(self) -> Self:
         try:
             self._wire()
-            for name in NAMES:
-                self.begin(name)
-            eventually(lambda: all(self.is_up(number) for number in range(3)), limit_s=UP_S)
+            for host in self.hosts:
+                self.begin(host.name)
+            numbers = range(len(self.hosts))
+            eventually(lambda: all(map(self.is_up, numbers)), limit_s=UP_S)
         except BaseException:
             self.__exit__()
             raise
@@ -84,7 +88,9 @@ class Engines:
         """Start the engine of a host."""
         root = self._folder / name
         root.mkdir(exist_ok=True)
-        (root / "pid").unlink(missing_ok=True)
+        # What has the number of a containerd that was killed would be taken for that one.
+        for file in (root / "pid", root / "exec" / "containerd" / "containerd.pid"):
+            file.unlink(missing_ok=True)
         with (root / "log").open("ab") as log:
             self._daemons[name] = subprocess.Popen(
                 [
@@ -103,13 +109,8 @@ class Engines:
         So is its containerd: an engine that finds one alive when it starts waits for it, and one
         whose engine was killed often answers no more.
         """
-        exec_root = str(self._folder / name / "exec")
-        ours = [
-            process
-            for process in psutil.process_iter(["name", "cmdline"])
-            if process.info["name"] == "containerd"
-            and any(word.startswith(exec_root) for word in process.info["cmdline"] or ())
-        ]
+        started = _with_word(f"{self._folder}/{name}/exec")
+        ours = [process for process in started if process.name() == "containerd"]
         self._daemons[name].kill()
         self._daemons[name].wait()
         for process in ours:
@@ -130,7 +131,7 @@ class Engines:
 
     def _wire(self) -> None:
         switch = f"{self._tag}s"
-        for space in (switch, *(self._tag + name for name in NAMES)):
+        for space in (switch, *(self._tag + host.name for host in self.hosts)):
             _ip("netns", "add", space)
             self._spaces.append(space)
             _ip("-n", space, "link", "set", "lo", "up")
@@ -157,9 +158,9 @@ class Engines:
             except subprocess.TimeoutExpired:
                 daemon.kill()
                 daemon.wait()
-        for process in psutil.process_iter(["cmdline"]):
-            # What an engine that was killed has left: its containerd.
-            if any(str(self._folder) in word for word in process.info["cmdline"] or ()):
+        # What an engine that was killed has left: its containerd.
+        for process in _with_word(str(self._folder)):
+            with suppress(psutil.NoSuchProcess):
                 process.kill()
         for line in reversed(Path("/proc/self/mounts").read_text().splitlines()):
             if (place := line.split()[1]).startswith(str(self._folder)):
@@ -169,6 +170,18 @@ class Engines:
         for space in self._spaces:
             _ip("netns", "del", space)
         shutil.rmtree(self._folder, ignore_errors=True)
+
+
+def _with_word(text: str) -> list[psutil.Process]:
+    """Those with this in their command line (why not by ``psutil.process_iter``:
+    ``lockbench.clusters.engine.processes``)."""
+    found = []
+    for pid in psutil.pids():
+        with suppress(psutil.Error):
+            process = psutil.Process(pid)
+            if any(text in word for word in process.cmdline()):
+                found.append(process)
+    return found
 
 
 def _ip(*words: str) -> None:

@@ -65,6 +65,12 @@ def three() -> Iterator[Engines]:
         yield made
 
 
+@pytest.fixture(scope="module")
+def five() -> Iterator[Engines]:
+    with Engines("abcde") as made:
+        yield made
+
+
 def forwarded(host: Host, folder: Path) -> Host:
     """The same host behind a command, as behind ssh."""
     script = folder / "forward.py"
@@ -128,19 +134,59 @@ def test_a_leader_is_cut_off_frozen_and_killed(three: Engines, tmp_path: Path) -
     assert [there(three.engine(number)) for number in range(3)] == [set()] * 3
 
 
+def test_this_machine_may_be_one_of_the_hosts(three: Engines, tmp_path: Path) -> None:
+    """What is done to its node is then not taken for somebody else's doing."""
+    with etcd((*three.hosts[:2], three.home), tmp_path / "logs") as cluster:
+        with Engine() as here:
+            mine = {name for name in there(here) if cluster.id in name}
+            assert {f"lockbench-{cluster.id}-etcd-3", f"lockbench-{cluster.id}-net"} < mine
+        assert {engine.host for engine in cluster.engines_elsewhere()} == {"a", "b"}
+        others = [e for n in (1, 2) for e in (Edge(3, n), Edge(n, 3))]
+        cluster.cut(others, "drop")
+        assert not cluster.serves(3, 1.0)
+        eventually(lambda: cluster.serves(1, 1.0))
+        cluster.heal()
+        cluster.verify()
+        cluster.pause([3])
+        assert not cluster.serves(3, 1.0)
+        cluster.unpause([3])
+        cluster.kill([3])
+        cluster.restart([3])
+        cluster.verify()
+        assert {act.host for act in cluster.acts() if "pause" in act.actions} == {""}
+    with Engine() as here:
+        assert not [name for name in there(here) if cluster.id in name]
+
+
 @pytest.mark.long
-def test_a_case_with_a_leader_cut_off(three: Engines, tmp_path: Path) -> None:
-    file = three.file(tmp_path)
-    words = ("--lock", "etcd", "--fault", "partition-drop", "--brief", "--hosts", str(file))
+@pytest.mark.parametrize(
+    ("lock", "topology", "letters", "faults"),
+    [
+        ("etcd", "etcd", "abc", "partition-drop"),
+        ("etcd", "etcd", "abcde", "kill,partition-drop"),
+        ("etcd", "etcd", "ab-", "partition-drop,kill"),
+        ("zookeeper", "zookeeper", "abc", "pause,partition-drop"),
+        ("redlock", "redlock", "abcde", "pause,partition-drop"),
+        ("redis-token", "redis", "a", "reply-lost,kill"),
+    ],
+)
+def test_cases(
+    five: Engines, lock: str, topology: str, letters: str, faults: str, tmp_path: Path
+) -> None:
+    """``-``: this machine."""
+    named = {host.name: host for host in five.hosts} | {"-": five.home}
+    file = five.file(tmp_path, [named[letter] for letter in letters])
+    words = ("--lock", lock, "--topology", topology, "--fault", faults, "--hosts", str(file))
     ended = command.lockbench("run", *words, "--runs", str(tmp_path / "runs"), "--json")
     assert ended.stdout, ended.stderr
-    (case,) = json.loads(ended.stdout)["cases"]
-    assert case["topology"] == "etcd-over-hosts", ended.stderr
-    assert case["exposed"], case["why"]
-    assert case["observed"]["double-grant"] == "valid"
-    assert "outside" not in case, case["outside"]
+    cases = json.loads(ended.stdout)["cases"]
+    assert len(cases) == len(faults.split(","))
+    for case in cases:
+        assert (case["topology"], case["size"]) == (f"{topology}-over-hosts", len(letters))
+        assert "outside" not in case, case["outside"]
+        assert case["judgement"] == "as expected", case["why"]
     assert ended.returncode == 0, ended.stderr
-    assert [there(three.engine(number)) for number in range(3)] == [set()] * 3
+    assert [there(five.engine(number)) for number in range(5)] == [set()] * 5
 
 
 def test_what_a_killed_bench_has_left_is_removed(
