@@ -19,7 +19,7 @@ from lockbench.bench.judge import Expected, expectation
 from lockbench.checker.catalogue import ALWAYS, NAMED
 from lockbench.clusters import images as built
 from lockbench.clusters.base import NETWORKS, Cluster, ClusterPlan, Host, Topology
-from lockbench.clusters.elsewhere import cluster as foreign
+from lockbench.clusters.elsewhere import topology as foreign
 from lockbench.clusters.elsewhere.site import CONFINED, Site, SiteError
 from lockbench.clusters.hosts import OVER_HOSTS, HostsError, why_not
 from lockbench.clusters.hosts import read as read_hosts

@@ -12,7 +12,8 @@ from msgspec.structs import replace
 from lockbench.bench.plan import Case, expected_s, site_of
 from lockbench.bench.run import clients_of
 from lockbench.clusters.base import ClusterError
-from lockbench.clusters.elsewhere import claim, cluster
+from lockbench.clusters.elsewhere import claim, leftovers
+from lockbench.clusters.elsewhere.examine import look
 from lockbench.clusters.elsewhere.site import OPPOSITES, Verb
 from lockbench.nemesis.base import Injection
 from lockbench.nemesis.partition import Partition
@@ -38,10 +39,9 @@ def agreed(cases: Sequence[Case], said: bool) -> Recorded:
     there = next((case for case in cases if case.cluster is not None), None)
     if there is None or there.cluster is None:
         return lambda versions: versions
-    file = there.cluster
-    site = site_of(file)
+    site = site_of(there.cluster)
     try:
-        version = cluster.look(file)
+        version = look(site)
     except ClusterError as error:
         raise BadInput(str(error)) from error
     clients = max(map(clients_of, cases))
@@ -84,20 +84,20 @@ def clean(file: Path, said: bool) -> None:
         err.print(f"{where}: {text}", soft_wrap=True, highlight=False)
 
     try:
-        for word in cluster.claims(str(file)):
+        for word in leftovers.claims(site):
             if claim.is_here(word):
                 raise Failed(f"{where}: {claim.told(word)}, is still at work: end it first")
         if verbs := [OPPOSITES[verb] for verb in site.hands.verbs]:
             tell(f"the commands for {wording.listed(verbs)} of {file.name} are run for every node")
             _ask(said, "this runs commands", "Run them?")
-            cluster.undo(str(file))
-        count, words = cluster.left(str(file))
+            leftovers.undo(site)
+        count, words = leftovers.left(site)
         if count or words:
             what = "tables of Lockbench" if site.topology == "postgres" else repr(site.prefix)
             by = "".join(f", and the claim of {claim.told(word)}," for word in sorted(words))
             tell(f"what is under {what} ({count}){by} is removed")
             _ask(said, "this removes data", "Remove it?")
-            cluster.clear(str(file), words)
+            leftovers.clear(site, words)
     except ClusterError as error:
         raise Failed(str(error)) from error
     tell("nothing is left there")
