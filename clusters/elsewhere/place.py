@@ -76,6 +76,9 @@ class Place(ABC):
     protocols: Sequence[str] = ()
     """What is offered by ALPN."""
 
+    in_clear: bytes = b""
+    """What a server without TLS answers, where it waits for more of what begins TLS."""
+
     asks_for_tls: bool = False
     """Whether something is said before a connection is encrypted."""
 

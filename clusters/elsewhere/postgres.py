@@ -49,7 +49,7 @@ class PostgresPlace(Place):
     async def before_tls(self, server: Side) -> None:
         server.writer.write(struct.pack("!ii", 8, SSL))
         if await server.reader.readexactly(1) != b"S":
-            raise Refused("offers no TLS")
+            raise Refused("offers no TLS: leave out the table [tls]")
 
     async def enter(self, site: Site, server: Side, client: Side, where: Where) -> Talk:
         """The client's own words decide nothing but what it wants: a session, or to cancel."""
@@ -136,7 +136,8 @@ async def _proven(site: Site, server: Side) -> bytes:
         kind, size = struct.unpack("!ci", head)
         body = await server.reader.readexactly(size - 4)
         if kind == b"E":
-            raise Refused(f"does not let the user {site.user} in: {message(body)}")
+            said = f"{message(body)}{site.without_tls}"
+            raise Refused(f"does not let the user {site.user} in: {said}")
         if kind != b"R":
             continue  # a notice, or which protocol it speaks
         (code,) = struct.unpack_from("!i", body)

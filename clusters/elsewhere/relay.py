@@ -31,16 +31,16 @@ from lockbench.clusters.wire import Address, Line, ProbeFailed
 
 LET_IN_S: Final = 10.0  # longer than any client waits
 TLS_CLOSES_S: Final = 1.0
-TLS_SAYS_S: Final = 2.0
+SAYS_S: Final = 2.0
+SILENT_S: Final = 0.5  # in which a server answers the first record of TLS, as a rule
 ENDED: Final = "ended the connection"
-UNENCRYPTED: Final = (
-    "ended the connection when TLS began: name its port for TLS, or leave out the table [tls]"
-)
+REMEDY: Final = "name its port for TLS, or leave out the table [tls]"
+NO_TLS: Final = f"does not speak TLS: {REMEDY}"
 # RFC 8446, 5.1: the two types of a record with which a server answers a client's first one, and the
 # first byte of its version, which never changed.
-ALERT: Final = 21
-HANDSHAKE: Final = 22
-TLS_MAJOR: Final = 3
+ALERT: Final = b"\x15"
+HANDSHAKE: Final = b"\x16"
+TLS_MAJOR: Final = b"\x03"
 # Off at once, and what was not sent is thrown away: the other side is sent RST.
 NO_LINGER: Final = struct.pack("ii", 1, 0)
 # linux/sock_diag.h, linux/inet_diag.h: what is asked of the kernel, and where it answers.
@@ -77,6 +77,7 @@ class Relay:
         self._servers: dict[Address, asyncio.Server] = {}
         self._open: dict[Address, set[asyncio.Task[None]]] = {}
         self._beside: asyncio.Task[None] | None = None
+        self._agreed: set[int] = set()  # with whom there was TLS once
         self.why: dict[int, str] = {}
 
     def reason(self, node: int) -> str:
@@ -132,7 +133,7 @@ class Relay:
             if not _is_ours(writer):
                 return
             assert isinstance(reader, _Reader)
-            talk = await _unless(reader.hung_up, self._let_in(route, client))
+            talk = await _unless(reader.hung_up.wait(), self._let_in(route, client))
             if talk is None:
                 return
             server = talk.server
@@ -174,7 +175,7 @@ class Relay:
         if self._tls is None:
             return Side(*await asyncio.open_connection(host, port))
         if not self.place.asks_for_tls:
-            opened = asyncio.open_connection(
+            opening = asyncio.open_connection(
                 host,
                 port,
                 ssl=self._tls,
@@ -182,10 +183,14 @@ class Relay:
                 ssl_shutdown_timeout=TLS_CLOSES_S,
             )
             try:
-                return Side(*await opened)
+                opened = await _unless(self._in_clear(route), opening)
             except ConnectionResetError:
-                self.why[route.node] = UNENCRYPTED
+                self.why[route.node] = f"ended the connection when TLS began: {REMEDY}"
                 raise
+            if opened is None:
+                raise Refused(NO_TLS)
+            self._agreed.add(route.node)
+            return Side(*opened)
         side = Side(*await asyncio.open_connection(host, port))
         try:
             await self.place.before_tls(side)
@@ -195,12 +200,24 @@ class Relay:
             raise
         return side
 
+    async def _in_clear(self, route: Route) -> None:
+        """Ends once a server that says nothing to TLS was seen to answer without it. It is asked
+        past all links, and only where there never was TLS."""
+        at, words = self._site.nodes[route.node - 1], self.place.in_clear
+        asks = words and route.via is None and route.node not in self._agreed
+        while True:
+            await asyncio.sleep(SILENT_S)
+            if asks and await asyncio.to_thread(speaks_in_clear, (at.host, at.port), words):
+                return
+
     def _sentence(self, error: BaseException) -> str:
         """What keeps one out; goes on after the server's name."""
         if isinstance(error, Refused):
             return str(error)
         if isinstance(error, ssl.SSLCertVerificationError):
             return f"has a certificate that is not trusted: {error.verify_message}"
+        if isinstance(error, ssl.SSLError) and error.reason == "WRONG_VERSION_NUMBER":
+            return NO_TLS  # what came is no record
         if isinstance(error, ssl.SSLError):
             return f"does not agree on TLS: {error.reason or error}"
         if isinstance(error, EOFError):
@@ -212,17 +229,17 @@ class Relay:
         return f"cannot be reached: {getattr(error, 'strerror', None) or error}"
 
 
-async def _unless(over: asyncio.Event, work: Coroutine[Any, Any, T]) -> T | None:
+async def _unless(over: Coroutine[Any, Any, object], work: Coroutine[Any, Any, T]) -> T | None:
     """Do the work; None, and it is dropped, where it is over before: after a fault many clients
     come and go, and who has gone must not keep the others waiting."""
-    tasks = [asyncio.create_task(work), asyncio.create_task(over.wait())]
+    done, gone = asyncio.create_task(work), asyncio.create_task(over)
     try:
-        await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
-        return tasks[0].result() if tasks[0].done() else None
+        await asyncio.wait((done, gone), return_when=asyncio.FIRST_COMPLETED)
+        return done.result() if done.done() else None
     finally:
-        for task in tasks:
-            task.cancel()
-        await asyncio.gather(*tasks, return_exceptions=True)
+        done.cancel()
+        gone.cancel()
+        await asyncio.gather(done, gone, return_exceptions=True)
 
 
 async def _first_end(*ways: Coroutine[Any, Any, None]) -> None:
@@ -244,13 +261,27 @@ def speaks_tls(at: Address) -> bool:
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
     with suppress(ssl.SSLWantReadError):
         context.wrap_bio(ssl.MemoryBIO(), hello, server_hostname="nobody.invalid").do_handshake()
+    return _is_record(_answer(at, hello.read()))
+
+
+def speaks_in_clear(at: Address, words: bytes) -> bool:
+    """Whether something else than TLS is answered there."""
+    said = _answer(at, words)
+    return bool(said) and not _is_record(said)
+
+
+def _answer(at: Address, words: bytes) -> bytes:
+    """How an answer begins; empty where none comes."""
     try:
-        with Line(at, TLS_SAYS_S) as line:
-            line.send(hello.read())
-            kind, major = line.exactly(2)
+        with Line(at, SAYS_S) as line:
+            line.send(words)
+            return line.exactly(2)
     except (OSError, ProbeFailed):
-        return False
-    return kind in {ALERT, HANDSHAKE} and major == TLS_MAJOR
+        return b""
+
+
+def _is_record(said: bytes) -> bool:
+    return said[:1] in {ALERT, HANDSHAKE} and said[1:] == TLS_MAJOR
 
 
 def _reset(writer: asyncio.StreamWriter) -> None:

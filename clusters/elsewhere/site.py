@@ -178,6 +178,11 @@ class Site:
             return ""
         return self.prefix.removeprefix(ROOTS.get(self.topology, ""))
 
+    @property
+    def without_tls(self) -> str:
+        """What may explain a failure, for the end of a sentence; empty where there is TLS."""
+        return "" if self.tls else f" (without TLS: {self.file.name} has no table [tls])"
+
     def hidden(self, text: str) -> str:
         """A text that a server or a command has written, without the password in it."""
         return text if self.password is None else self.password.hidden_in(text)

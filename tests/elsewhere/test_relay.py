@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from lockbench.clusters.elsewhere.cluster import Kept
+from lockbench.clusters.elsewhere.kept import Kept
 from lockbench.clusters.elsewhere.site import read
 from lockbench.clusters.engine import ports
 
