@@ -302,15 +302,17 @@ def pairs(said: Any) -> Any:
 
 
 @contextmanager
-def redis_cluster(folder: Path, image: str = "redis") -> Iterator[Foreign]:
-    """Three primaries that share the slots, which call each other by addresses of a network of
-    their own."""
+def redis_cluster(
+    folder: Path, image: str = "redis", *, replicas: bool = False
+) -> Iterator[Foreign]:
+    """Three primaries that share the slots, each with a replica or none, which call each other by
+    addresses of a network of their own."""
     with certificates(folder):
         config = "cluster-enabled yes\ncluster-node-timeout 2000\n"
-        runs = [_redis_run(folder, REDIS, DATA, config, image=image)] * 3
+        runs = [_redis_run(folder, REDIS, DATA, config, image=image)] * (6 if replicas else 3)
         with _started(image, runs, 6379, "Running mode=") as (engine, made, nodes):
             clients = [as_admin(folder, at) for at in nodes]
-            for number, client in enumerate(clients):
+            for number, client in enumerate(clients[:3]):
                 first, end = (part * 16384 // 3 for part in (number, number + 1))
                 client.execute_command("CLUSTER", "ADDSLOTSRANGE", first, end - 1)
                 client.execute_command("CLUSTER", "SET-CONFIG-EPOCH", number + 1)
@@ -318,12 +320,19 @@ def redis_cluster(folder: Path, image: str = "redis") -> Iterator[Foreign]:
                 clients[0].execute_command("CLUSTER", "MEET", _inside(engine, container), 6379)
             for client in clients:
                 eventually(partial(_whole, client), "a node does not see a whole cluster")
+            for primary, client in zip(clients, clients[3:], strict=False):
+                client.execute_command("CLUSTER", "REPLICATE", primary.cluster("MYID"))
+                eventually(partial(_follows, client), "a replica does not follow")
             yield Foreign(folder, "redis-cluster", nodes, made, engine, dict(LINES))
 
 
 def _whole(client: Any) -> bool:
     said = str(client.execute_command("CLUSTER", "INFO"))
     return "cluster_state': 'ok" in said or "cluster_state:ok" in said
+
+
+def _follows(client: Any) -> bool:
+    return bool(client.info("replication").get("master_link_status") == "up")
 
 
 def _inside(engine: Engine, container: Container) -> str:

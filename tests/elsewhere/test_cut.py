@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import json
+import os
+import threading
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractContextManager, closing, contextmanager
 from dataclasses import replace
-from itertools import permutations
+from itertools import count, permutations
 from pathlib import Path
 
 import pytest
@@ -13,10 +17,12 @@ from lockbench.bench import plan
 from lockbench.clusters.base import ClusterError, CutByCommand, Edge, Led, Replicated
 from lockbench.clusters.elsewhere.cluster import Elsewhere
 from lockbench.clusters.elsewhere.site import Topology
+from lockbench.locks.base import Granted, Released, new_hold_id
 from lockbench.results.errors import BadInput
+from tests import command
 from tests.elsewhere import servers
-from tests.elsewhere.servers import Foreign
-from tests.elsewhere.there import case, look, made
+from tests.elsewhere.servers import PASSWORD, VARIABLE, Foreign
+from tests.elsewhere.there import LONG_S, case, lock_on, look, made
 from tests.eventually import eventually
 
 PROBE_S = 0.5
@@ -146,6 +152,63 @@ def test_a_leader_of_etcd_is_cut_off(tmp_path: Path) -> None:
         assert is_whole(foreign)
 
 
+@contextmanager
+def going_on(there: Elsewhere, name: str) -> Iterator[list[str]]:
+    """A client that takes one key after the other, which are in the list once it has let go."""
+    over, done = threading.Event(), list[str]()
+
+    def take() -> None:
+        with closing(lock_on(there, name)) as lock:
+            for number in count():
+                if over.is_set():
+                    return
+                got = lock.acquire(f"k{number}", hold_id=new_hold_id(), ttl_s=LONG_S, wait_s=0)
+                if isinstance(got, Granted) and isinstance(lock.release(got.hold), Released):
+                    done.append(got.hold.key)
+
+    client = threading.Thread(target=take, daemon=True)
+    client.start()
+    try:
+        yield done
+    finally:
+        over.set()
+        client.join(LONG_S)
+    assert not client.is_alive()
+
+
+@pytest.mark.docker
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("start", "lock"), [(servers.etcd, "etcd"), (servers.zookeeper, "zookeeper")]
+)
+def test_a_client_goes_on_with_the_majority(
+    start: Callable[..., AbstractContextManager[Foreign]], lock: str, tmp_path: Path
+) -> None:
+    """Once it has elected another leader, and again when the old one is back."""
+    with start(tmp_path, 3) as foreign:
+        file = foreign.file(**{"[hands]": foreign.hands("cut")})
+        with made(file, tmp_path / "logs") as there, going_on(there, lock) as done:
+            assert isinstance(there, CutByCommand)
+            assert isinstance(there, Led)
+
+            def takes_more() -> None:
+                before = len(done)
+                eventually(lambda: len(done) > before, "the client gets nothing")
+
+            takes_more()
+            leader = there.leader()
+            assert leader is not None
+            there.cut(between(leader, [n for n in there.nodes if n != leader]), "drop")
+            assert len(foreign.rules()) == 4
+            eventually(lambda: there.leader() not in {None, leader})
+            eventually(lambda: not there.serves(leader, PROBE_S))
+            takes_more()
+            there.heal()
+            eventually(lambda: serving(there))
+            takes_more()
+        assert is_whole(foreign)
+
+
 @pytest.mark.docker
 @pytest.mark.slow
 def test_a_primary_is_cut_off_and_replicas_and_sentinels_say_so(tmp_path: Path) -> None:
@@ -186,16 +249,23 @@ def test_nodes_of_a_redis_cluster_say_who_does_not_answer(tmp_path: Path) -> Non
         assert is_whole(foreign)
 
 
+def spoil(foreign: Foreign, how: str) -> int:
+    """What the command does in the place of a cut of one server: its port."""
+    hand = foreign.folder / "hand"
+    (_, port) = foreign.nodes[2]
+    hand.write_text(
+        hand.read_text().replace("name=", f"case $1-$2 in cut-{port}) {how};; esac\nname=", 1)
+    )
+    return port
+
+
 @pytest.mark.docker
 @pytest.mark.slow
 def test_a_cut_that_fails_is_undone(tmp_path: Path) -> None:
     """By the heal of its fault, before the end."""
     with servers.etcd(tmp_path, 3) as foreign:
         table = foreign.hands("cut")
-        hand = foreign.folder / "hand"
-        (_, port) = foreign.nodes[2]
-        broken = f'case $1-$2 in cut-{port}) echo "no rule today"; exit 4;; esac\nname='
-        hand.write_text(hand.read_text().replace("name=", broken, 1))
+        spoil(foreign, 'echo "no rule today"; exit 4')
         with made(foreign.file(**{"[hands]": table}), tmp_path / "logs") as there:
             assert isinstance(there, CutByCommand)
             with pytest.raises(ClusterError, match=r"failed \(exit 4\): no rule today"):
@@ -205,3 +275,32 @@ def test_a_cut_that_fails_is_undone(tmp_path: Path) -> None:
             assert foreign.rules() == []
             eventually(lambda: serving(there))
         assert is_whole(foreign)
+
+
+@pytest.mark.docker
+@pytest.mark.slow
+def test_a_cut_that_hangs_fails_the_case_and_is_healed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    with servers.etcd(tmp_path, 3) as foreign:
+        table = foreign.hands("cut") + "\nlimit-s = 3"
+        port = spoil(foreign, "sleep 600")
+        file = foreign.file(**{"[hands]": table})
+        os.environ[VARIABLE] = PASSWORD
+        words = ["--lock", "etcd", "--fault", "partition-drop", "--cluster", str(file)]
+        done = command.lockbench("run", *words, "--yes", "--brief", "--json")
+        assert done.returncode == 255, done.stderr
+        (case,) = json.loads(done.stdout)["cases"]
+        assert case["ending"] == "bench"
+        said = f"the command for cut of 127.0.0.1:{port} and 127.0.0.1:"
+        assert said in case["why"]
+        assert "did not end within 3 s" in case["why"]
+        assert said in done.stderr
+        assert is_whole(foreign)
+        asked = [
+            line.split(maxsplit=1)
+            for line in (foreign.folder / "hands.log").read_text().splitlines()
+        ]
+        cut, joined = ({ends for verb, ends in asked if verb == it} for it in ("cut", "join"))
+        assert cut == joined

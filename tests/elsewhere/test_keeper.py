@@ -10,10 +10,12 @@ from collections.abc import Iterator
 from itertools import permutations
 from pathlib import Path
 
+import psutil
 import pytest
 
 from lockbench.clusters.base import ClusterError
-from lockbench.clusters.elsewhere.cluster import Kept, end_all, undo
+from lockbench.clusters.elsewhere.kept import Kept
+from lockbench.clusters.elsewhere.leftovers import end_all, undo
 from lockbench.clusters.elsewhere.site import read
 from tests.eventually import eventually
 
@@ -110,7 +112,7 @@ def test_a_cut_that_fails_or_hangs_is_undone(file: Path) -> None:
 
 
 def test_clean_undoes_every_command_everywhere(file: Path) -> None:
-    undo(str(file))
+    undo(read(file))
     pairs = [f"join {one}-{other}" for one, other in permutations((1, 2, 3), 2)]
     nodes = [f"{verb} {node}" for verb in ("resume", "start") for node in (1, 2, 3)]
     assert sorted(told(file)) == [*pairs, *nodes]
@@ -120,8 +122,9 @@ def test_a_server_that_a_command_leaves_behind_lives_on(file: Path, kept: Kept) 
     """It has the command's output open for as long as it runs."""
     kept.hand("kill", [2])
     kept.hand("start", [2])
-    server = int(file.with_name("server").read_text())
-    os.kill(server, signal.SIGKILL)  # ProcessLookupError: it was gone
+    server = psutil.Process(int(file.with_name("server").read_text()))
+    assert server.cmdline() == ["sleep", "60"]
+    server.kill()  # NoSuchProcess: it was gone
     assert kept.end() == []
 
 
@@ -145,7 +148,8 @@ def test_what_cannot_be_undone_is_told(file: Path, kept: Kept) -> None:
 def test_the_commands_are_undone_when_the_bench_is_killed(file: Path) -> None:
     program = (
         "import sys, time; from pathlib import Path\n"
-        "from lockbench.clusters.elsewhere.cluster import Kept, read\n"
+        "from lockbench.clusters.elsewhere.kept import Kept\n"
+        "from lockbench.clusters.elsewhere.site import read\n"
         "kept = Kept(read(Path(sys.argv[1]))); kept.hand('pause', [1]); print(flush=True)\n"
         "time.sleep(60)"
     )

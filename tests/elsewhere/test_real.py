@@ -13,6 +13,7 @@ from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
+import psutil
 import pytest
 
 from lockbench.bench import plan
@@ -24,7 +25,7 @@ from lockbench.clusters.base import (
     Killable,
     Pausable,
 )
-from lockbench.clusters.elsewhere import claim, cluster
+from lockbench.clusters.elsewhere import claim, topology
 from lockbench.clusters.elsewhere.site import JOINED, SiteError, Verb
 from lockbench.clusters.engine import owner
 from lockbench.clusters.engine.docker import Engine
@@ -76,7 +77,7 @@ def test_a_cluster_that_is_not_what_its_file_says_is_refused(
 
 
 def test_reports_know_what_ran_elsewhere_by_its_name() -> None:
-    assert cases.ELSEWHERE == cluster.ELSEWHERE
+    assert cases.ELSEWHERE == topology.ELSEWHERE
 
 
 def test_a_file_that_names_a_server_twice_is_refused(redis: Foreign) -> None:
@@ -228,7 +229,7 @@ def test_clean_removes_what_is_left_when_bench_and_keeper_are_killed(
     assert isinstance(there, Pausable)
     there.pause([1])
     ((_, pid),) = there.attendants()
-    os.kill(pid, signal.SIGKILL)
+    psutil.Process(pid).kill()
     os.environ[VARIABLE] = PASSWORD
     log = redis.folder / "hands.log"
     log.write_text("")
@@ -314,11 +315,17 @@ def ran_without_a_secret(foreign: Foreign, words: list[str], said: list[str]) ->
         (servers.postgres, "postgres-for-update", "pause"),
         (servers.zookeeper, "zookeeper", "kill,reply-lost"),
         (
+            partial(servers.zookeeper, size=3),
+            "zookeeper",
+            "partition-drop,partition-drop:shape=majority",
+        ),
+        (
             partial(servers.sentinel, down_after_ms=1000),
             "redis-sentinel",
             "kill,reply-lost,partition-drop",
         ),
         (servers.redis_cluster, "redis-cluster", "pause,partition-drop:shape=clients"),
+        (partial(servers.redis_cluster, replicas=True), "redis-cluster", "partition-drop"),
     ],
 )
 def test_faults_by_hand_prove_themselves(

@@ -8,8 +8,9 @@ from pathlib import Path
 from lockbench.bench import plan
 from lockbench.bench.plan import Case
 from lockbench.clusters.base import ClusterPlan
-from lockbench.clusters.elsewhere import cluster
+from lockbench.clusters.elsewhere import examine
 from lockbench.clusters.elsewhere.cluster import Elsewhere
+from lockbench.clusters.elsewhere.topology import known, topology
 from lockbench.locks.base import Address, Granted, Lock, NoObserver, Observer, Released, new_hold_id
 from lockbench.locks.registry import systems
 from lockbench.locks.shared.prefixed import prefixed
@@ -27,7 +28,7 @@ def case(file: Path, lock: str = "redis-token") -> Case:
 def look(file: Path) -> str:
     """The version of its servers. Raises SiteError, ClusterError."""
     os.environ[VARIABLE] = PASSWORD  # which is taken away by whoever reads it
-    return cluster.look(str(file))
+    return examine.look(known(str(file)))
 
 
 def made(file: Path, logs: Path) -> Elsewhere:
@@ -38,7 +39,7 @@ def made(file: Path, logs: Path) -> Elsewhere:
 
 def built(file: Path, logs: Path) -> Elsewhere:
     """The same where the password is known."""
-    declared = cluster.topology(str(file))
+    declared = topology(str(file))
     plan_ = ClusterPlan(
         declared.name, declared.default_size, 1, f"test-{os.getpid()}", 3.0, str(logs)
     )
