@@ -22,7 +22,8 @@ from typer.main import get_command
 from lockbench.bench import plan, suites
 from lockbench.bench.plan import WORKERS, Case
 from lockbench.cli.main import app
-from lockbench.clusters.elsewhere.cluster import known
+from lockbench.clusters.elsewhere.site import OF_TWO
+from lockbench.clusters.elsewhere.topology import known
 from lockbench.results.errors import BadInput
 from lockbench.workloads.machines.file import read
 from tools.setup import ROOT
@@ -34,7 +35,17 @@ VARIABLE: Final = "REDIS_PASSWORD"
 PLANTED: Final = "planted"
 MANIFESTS: Final = ROOT / "examples" / "kubernetes"
 NAMESPACE: Final = "lockbench"
-STAND_IN: Final = '#!/bin/sh\nfor word in "$@"; do printf "%s\\n" "$word"; done >> "$SAID"\n'
+# Of the object for the first two of them.
+CUT_1_2: Final = (
+    "  name: cut-1-2",
+    "  direction: from",
+    "      lockbench: [etcd-1]",
+    "        lockbench: [etcd-2]",
+)
+STAND_IN: Final = """#!/bin/sh
+for word in "$@"; do printf "%s\\n" "$word"; done >> "$SAID"
+[ "$word" != - ] || cat >> "$SAID"
+"""
 
 
 def blocks(page: str, language: str = "") -> list[str]:
@@ -182,8 +193,8 @@ def test_shell_is_shell(name: str) -> None:
 
 
 def test_files_are_read(guide: Guide) -> None:
-    files = sorted(guide.folder.glob("redis*.toml"))
-    assert len(files) == 2
+    files = [*guide.folder.glob("redis*.toml"), *guide.folder.glob("etcd.toml")]
+    assert len(files) == (3 if (guide.folder / "chaos").exists() else 2)
     for file in files:
         os.environ[VARIABLE] = PLANTED
         assert known(str(file)).hands.verbs
@@ -193,9 +204,10 @@ def test_files_are_read(guide: Guide) -> None:
     ]
 
 
-def test_the_page_has_the_hands_of_the_file_and_its_first_machine() -> None:
-    hands, machine = map(tomllib.loads, blocks(KUBERNETES, "toml"))
-    assert hands["hands"] == tomllib.loads((MANIFESTS / "redis.toml").read_text())["hands"]
+def test_the_page_has_the_hands_of_its_files_and_its_first_machine() -> None:
+    redis, etcd, machine = map(tomllib.loads, blocks(KUBERNETES, "toml"))
+    for page, file in ((redis, "redis.toml"), (etcd, "etcd.toml")):
+        assert page["hands"] == tomllib.loads((MANIFESTS / file).read_text())["hands"]
     assert (
         machine["machine"]
         == tomllib.loads((MANIFESTS / "machines.toml").read_text())["machine"][:1]
@@ -211,6 +223,8 @@ def test_the_page_has_the_hands_of_the_file_and_its_first_machine() -> None:
         ("redis.toml", "start", ["delete", "--ignore-not-found", "chaos/kill.yaml", "wait"]),
         ("redis-cut.toml", "pause", ["apply", "chaos/cut.yaml", "wait", "networkchaos/cut"]),
         ("redis-cut.toml", "resume", ["delete", "--ignore-not-found", "chaos/cut.yaml"]),
+        ("etcd.toml", "cut", ["apply", *CUT_1_2, "wait", "networkchaos/cut-1-2"]),
+        ("etcd.toml", "join", ["delete", "--ignore-not-found", "networkchaos/cut-1-2"]),
     ],
 )
 def test_hands_ask_kubectl_for_what_is_there(
@@ -219,7 +233,8 @@ def test_hands_ask_kubectl_for_what_is_there(
     guide = followed(KUBERNETES, tmp_path)
     guide.asked()
     site = known(str(guide.folder / file))
-    subprocess.run(site.words(verb, 1), cwd=guide.folder, env=guide.env(), check=True)
+    whom = (1, 2) if verb in OF_TWO else 1
+    subprocess.run(site.words(verb, whom), cwd=guide.folder, env=guide.env(), check=True)
     asked = guide.asked()
     assert [word for word in asked if word in words] == words
     assert all((guide.folder / word).is_file() for word in asked if word.startswith("chaos/"))
@@ -314,7 +329,8 @@ def test_names_in_manifests_lead_somewhere() -> None:
     assert inside["spec"]["selector"] == labels
     assert outside["spec"]["selector"] == {"statefulset.kubernetes.io/pod-name": server}
     for chaos in (*of("PodChaos"), *of("NetworkChaos"), *of("TimeChaos")):
-        assert chaos["spec"]["selector"] == {"pods": {NAMESPACE: [server]}}
+        if "target" not in chaos["spec"]:  # that is between servers of another StatefulSet
+            assert chaos["spec"]["selector"] == {"pods": {NAMESPACE: [server]}}
     (container,) = pod["containers"]
     claims = [one["metadata"] for one in redis["spec"]["volumeClaimTemplates"]]
     volumes = {one["name"] for one in (*pod["volumes"], *claims)}
