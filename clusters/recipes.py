@@ -29,7 +29,7 @@ LIBRARIES = (
 )  # a folder each, with the source that drives it
 BUILDERS = ("base", "golang", "compiler", "maven", "npm")
 # Servers that take minutes to build; the first case that needs one builds it.
-WHEN_ASKED = ("kubernetes",)
+WHEN_ASKED = ("kubernetes", "versitygw")
 CLIENTS = ("go-sidecar", "jvm-sidecar", "node-sidecar", "php-sidecar")
 
 
@@ -129,6 +129,7 @@ def recipes() -> dict[str, Recipe]:
         go("etcd", "go.etcd.io/etcd/server/v3", takes_s=60),
         go("nats", "github.com/nats-io/nats-server/v2", takes_s=35),
         go("kubernetes", kubernetes, "/cmd/kube-apiserver", kubernetes_flags, takes_s=420),
+        go("versitygw", "github.com/versity/versitygw", "/cmd/versitygw", takes_s=120),
         Recipe("consul", "consul", "base", consul, takes_s=12),
         debian("redis", "redis-server", takes_s=12),
         debian("valkey", "valkey-server", takes_s=12),

@@ -102,7 +102,8 @@ class Guard:
     """A way to check. ``snippet`` is the text that runs, in ``language``; ``promises`` says in one
     sentence what is refused and ``source`` where that is said. ``locks``: those that it is made
     for, because it asks for their own entry, on their own cluster; none: it is made for every lock
-    that has what its rule needs."""
+    that has what its rule needs. ``helpers``: what its snippet begins with, where other guards of
+    its store begin so, too."""
 
     name: str
     rule: Rule
@@ -111,6 +112,12 @@ class Guard:
     promises: str
     source: str
     locks: tuple[str, ...] = ()
+    helpers: str = ""
+
+    @property
+    def after_helpers(self) -> str:
+        """Its snippet, where the helpers are shown already."""
+        return self.snippet.removeprefix(self.helpers).lstrip("\n")
 
     @property
     def needs_fence(self) -> bool:

@@ -20,6 +20,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Final
 
+from lockbench.history.guarded import Rule
 from lockbench.stores.base import (
     UNGUARDED,
     UNGUARDED_PROMISES,
@@ -140,11 +141,12 @@ LOG_DOC = (
     f"{LINK_DOC}; https://github.com/delta-io/delta/blob/master/PROTOCOL.md: a commit is a file "
     "that must not be there yet"
 )
-_SHARED = "\n\n\n".join(inspect.getsource(one).rstrip() for one in (newest_of, linked))
+_HELPERS = "\n\n\n".join(inspect.getsource(one).rstrip() for one in (newest_of, linked))
 
 
-def _snippet(function: Callable[..., object]) -> str:
-    return f"{_SHARED}\n\n\n{inspect.getsource(function).rstrip()}"
+def _guard(name: str, rule: Rule, function: Callable[..., object], promises: str) -> Guard:
+    snippet = f"{_HELPERS}\n\n\n{inspect.getsource(function).rstrip()}"
+    return Guard(name, rule, "python", snippet, promises, LOG_DOC, helpers=_HELPERS)
 
 
 STORE = Store(
@@ -154,23 +156,19 @@ STORE = Store(
     connect=File,
     record="the generations on disk",
     guards=(
-        Guard(
+        _guard(
             "fence",
             "newer",
-            "python",
-            _snippet(write_if_newer),
+            write_if_newer,
             "A generation is made if its fence is above that of the newest one.",
-            LOG_DOC,
         ),
-        Guard(
+        _guard(
             "compare-and-set",
             "unchanged",
-            "python",
-            _snippet(write_if_unchanged),
+            write_if_unchanged,
             "A generation is made if the one that it was made from is still the newest; needs no "
             "fence.",
-            LOG_DOC,
         ),
-        Guard(UNGUARDED, "any", "python", _snippet(write_next), UNGUARDED_PROMISES, LOG_DOC),
+        _guard(UNGUARDED, "any", write_next, UNGUARDED_PROMISES),
     ),
 )

@@ -8,12 +8,19 @@ key.
 An UPDATE returns no rows here. How many it changed, and the version that it made, is asked for
 afterwards. The record is written by triggers, in the transaction that writes the row. Without a
 record there are none.
+
+On Galera each client writes through a server of its own. Of two transactions that change one row at
+once, one is rolled back with 1213 when it commits, and a single statement is done once more by the
+server: https://mariadb.com/docs/galera-cluster. A statement waits until its server has everything
+that was committed before it (``wsrep_sync_wait``), or it might not find what its own client has
+read elsewhere. Tables are made through the first server, by one at a time.
 """
 
 from __future__ import annotations
 
 import inspect
 from collections.abc import Callable
+from contextlib import closing, suppress
 from typing import Any
 
 from lockbench.locks.base import Unknown
@@ -73,6 +80,14 @@ NO_RECORD = """
 """
 MADE = "SELECT ROW_COUNT(), LAST_INSERT_ID()"
 
+GALERA = "galera"
+# Before SELECT, UPDATE and DELETE.
+SYNC_WAIT = "SET SESSION wsrep_sync_wait = 3"
+# With the above it is answered once the tables are here, too.
+TABLES_ARE_HERE = "SELECT name FROM guarded LIMIT 0"
+MAKES = "guarded_tables"  # the lock of whoever makes them
+MAKES_LIMIT_S = 5.0
+
 FENCE = """\
 UPDATE guarded SET value = ?, fence = ?, version = LAST_INSERT_ID(version + 1)
  WHERE name = ? AND fence < ?"""
@@ -128,7 +143,8 @@ class Mariadb:
         sql = f"SELECT version FROM guarded WHERE name = {name}"
         rows = self._asked(sql)
         if not rows:
-            self._asked(f"INSERT IGNORE INTO guarded (name) VALUES ({name})")
+            with suppress(Away):  # on Galera it may be rolled back by another one's
+                self._asked(f"INSERT IGNORE INTO guarded (name) VALUES ({name})")
             rows = self._asked(sql)
         if not rows:
             raise Away(f"no row {key}")
@@ -210,15 +226,30 @@ class Mariadb:
     def _prepare(self, session: Session) -> None:
         """Raises Error, Broken."""
         session.ask("SET autocommit = 1")
-        wanted = ""
-        if not self._recorded:
-            wanted = f"{TABLES};{NO_RECORD}"
-        elif not session.ask(RECORD_EXISTS):
-            wanted = f"{TABLES};{RECORD}"
-        for statement in filter(None, wanted.split(";")):
-            session.ask(statement)
+        if self._where.topology == GALERA:
+            session.ask(SYNC_WAIT)
+        if not (self._recorded and session.ask(RECORD_EXISTS)):
+            self._make_tables()
+            session.ask(TABLES_ARE_HERE)
         if self._guard.language == "sql":
             session.ask(f"PREPARE guarded_write FROM {literal(self._guard.snippet)}")
+
+    def _make_tables(self) -> None:
+        """Raises Error, Broken."""
+        try:
+            maker = Session(self._where.nodes[:1], timeout_s=self._where.timeout_s)
+        except NotSent as error:
+            raise Broken(str(error)) from error
+        with closing(maker):  # which gives the lock back
+            maker.ask("SET autocommit = 1")
+            asked = f"SELECT GET_LOCK('{MAKES}', {MAKES_LIMIT_S})"
+            if maker.ask(asked, wait_s=MAKES_LIMIT_S) != [[1]]:
+                raise Broken("another client makes the tables")
+            if self._recorded and maker.ask(RECORD_EXISTS):
+                return
+            wanted = f"{TABLES};{RECORD if self._recorded else NO_RECORD}"
+            for statement in wanted.split(";"):
+                maker.ask(statement)
 
 
 ROW_LOCK_DOC = (
@@ -240,7 +271,7 @@ UNIQUE_DOC = (
 STORE = Store(
     name="mariadb",
     summary="a row of MariaDB",
-    topologies=("mariadb",),
+    topologies=("mariadb", GALERA),
     connect=Mariadb,
     record="the rows that a trigger writes in the same transaction",
     guards=(

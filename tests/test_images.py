@@ -70,6 +70,7 @@ def test_fingerprints_follow_pins_and_parents(monkeypatch: pytest.MonkeyPatch) -
         "etcd",
         "nats",
         "kubernetes",
+        "versitygw",
         "toxiproxy",
         "go-sidecar",
     }
@@ -260,7 +261,7 @@ def test_the_lock_has_every_package_once_with_its_digest() -> None:
     assert all(len(line) == 5 and re.fullmatch("[0-9a-f]{64}", line[4]) for line in lines)
     assert len({(image, package) for image, package, *_ in lines}) == len(lines)
     # Nothing of Debian beyond their builder and base.
-    own = {"etcd", "nats", "kubernetes", "toxiproxy", "go-sidecar"}
+    own = {"etcd", "nats", "kubernetes", "versitygw", "toxiproxy", "go-sidecar"}
     assert {image for image, *_ in lines} == set(images.recipes()) - own
 
 

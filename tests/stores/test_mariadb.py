@@ -25,7 +25,7 @@ class Session:
 
     def __init__(self) -> None:
         self.asked: list[str] = []
-        self.planned: dict[str, deque[Any]] = {"\n    SELECT trigger_name": deque([[["there"]]])}
+        self.planned: dict[str, deque[Any]] = {}
         self.closed = False
 
     def on(self, beginning: str, *answers: Any) -> None:
@@ -33,6 +33,8 @@ class Session:
 
     def ask(self, sql: str) -> Any:
         self.asked.append(sql)
+        if sql == mariadb.RECORD_EXISTS:
+            return [["there"]]
         answers = next((a for begins, a in self.planned.items() if sql.startswith(begins)), None)
         answer = answers.popleft() if answers else []
         if isinstance(answer, Exception):

@@ -4,7 +4,7 @@ the store's own record gives away."""
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, closing
 from dataclasses import replace
 from pathlib import Path
@@ -18,7 +18,7 @@ from lockbench.locks.base import Address
 from lockbench.locks.mariadb.session import Session as MariadbSession
 from lockbench.locks.mariadb.session import literal as quoted
 from lockbench.locks.postgres.session import Session, literal
-from lockbench.stores import mariadb, postgres, redis
+from lockbench.stores import mariadb, postgres, redis, s3
 from lockbench.stores.base import Applied, Connect, Guard, Where, Write
 from lockbench.stores.mariadb import FENCE, IDEMPOTENCY_KEY
 from lockbench.stores.registry import Asked, declared, find
@@ -28,13 +28,19 @@ pytestmark = pytest.mark.docker
 
 SECONDS = 0.6
 Start = Callable[[str], Where]
-# Ensembles of three take seconds to start.
-LONG = {"etcd", "zookeeper"}
+# Ensembles of three take seconds to start, and the image of the object store minutes to build.
+LONG = {"etcd", "zookeeper", "s3"}
 GUARDS = [
     pytest.param(f"{name}:guard={guard.name}", marks=[pytest.mark.long] if name in LONG else [])
     for name, store in declared().items()
     for guard in store.guards
     if store.topologies and not guard.locks and guard.rule != "any"
+]
+# Writers go to any of three servers there.
+ON_GALERA = [
+    pytest.param(f"mariadb:guard={guard.name}:on=galera", marks=pytest.mark.long)
+    for guard in declared()["mariadb"].guards
+    if guard.rule != "any"
 ]
 
 
@@ -72,7 +78,7 @@ def test_a_new_client_of_postgres_waits_for_no_writer(start: Start) -> None:
     first.close()
 
 
-@pytest.mark.parametrize("spec", GUARDS)
+@pytest.mark.parametrize("spec", [*GUARDS, *ON_GALERA])
 def test_a_guard_does_what_its_rule_says(spec: str, start: Start, tmp_path: Path) -> None:
     store = find(spec)
     verdict = check(store, start(store.topology), tmp_path, seconds=SECONDS)
@@ -167,17 +173,33 @@ class LooksFirstThere(mariadb.Mariadb):
         return mariadb.write_if_newer(ask, key, value, write.fence or 0)
 
 
+class LooksFirstAtTheObject(s3.S3):
+    """Looks whether the condition is met, and puts without one."""
+
+    def put(self, key: str, made: Mapping[str, object], condition: Mapping[str, str]) -> bool:
+        _, etag = self.get(key)
+        return etag == condition.get("If-Match") and super().put(key, made, {})
+
+
 @pytest.mark.parametrize(
-    ("name", "client"), [("postgres", LooksFirst), ("mariadb", LooksFirstThere)]
+    ("spec", "client"),
+    [
+        ("postgres:guard=serializable", LooksFirst),
+        ("mariadb:guard=serializable", LooksFirstThere),
+        *(
+            pytest.param(f"s3:guard={guard}", LooksFirstAtTheObject, marks=pytest.mark.long)
+            for guard in ("fence", "compare-and-set", "idempotency-key")
+        ),
+    ],
 )
 def test_a_check_and_a_write_that_are_two_steps_are_found(
-    name: str, client: Connect, start: Start, tmp_path: Path
+    spec: str, client: Connect, start: Start, tmp_path: Path
 ) -> None:
     def found(number: int) -> str:
-        two_steps = planted(f"{name}:guard=serializable", f"two-steps-{number}")  # keys of its own
+        two_steps = planted(spec, f"two-steps-{find(spec).guard.name}-{number}")  # its own keys
         two_steps = replace(two_steps, store=replace(two_steps.store, connect=client))
         folder = tmp_path / str(number)
-        return check(two_steps, start(name), folder, seconds=2 * SECONDS).result
+        return check(two_steps, start(two_steps.topology), folder, seconds=2 * SECONDS).result
 
     assert one_of(found, "invalid".__eq__) == "invalid"
 
