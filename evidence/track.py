@@ -54,6 +54,7 @@ KINDS: Final = ("documented-limit", "defect", "control")
 # costs, and a lock that nobody gets any more.
 LIVENESS: Final = "liveness"
 WITHOUT_HISTORY: Final = ("refuted", "cost", LIVENESS)
+RAISES: Final = "raises"  # of ``lockbench explore``: an error that a library does not document
 
 
 class Page(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
@@ -63,7 +64,8 @@ class Page(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True
     lock where each was run by itself; ``script`` is a program in the
     same folder that shows it without Lockbench, or empty. ``also`` are other faults of the bench
     under which the same thing shows. ``explored``: the verdicts and findings as which
-    ``lockbench explore`` shows it; ``unexplored``: why it cannot."""
+    ``lockbench explore`` shows it; ``unexplored``: why it cannot. ``raised``: the classes of the
+    errors that it is about, where ``raises`` is one of ``explored``."""
 
     id: str
     title: str
@@ -81,6 +83,7 @@ class Page(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True
     also: tuple[str, ...] = ()
     explored: tuple[str, ...] = ()
     unexplored: str = ""
+    raised: tuple[str, ...] = ()
 
     def explains(self, lock: str, fault: str) -> bool:
         """Whether it is about this lock under this fault."""
@@ -137,6 +140,8 @@ def _fault(made: Page, path: Path) -> str | None:
             return f"it showed {k} times in {n} runs"
     if not (made.source.strip() and made.versions.strip() and made.locks):
         return "source, versions and locks must not be empty"
+    if bool(made.raised) != (RAISES in made.explored):
+        return f"raised names the classes of errors, where {RAISES} is one of explored"
     if bool(made.histories) == (made.kind in WITHOUT_HISTORY):
         return "histories must not be empty, or must be where nothing is broken"
     named = [*made.histories, made.script] if made.script else [*made.histories]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import shutil
 from collections import Counter
 from collections.abc import Sequence
@@ -72,19 +73,26 @@ def usual(broken: Sequence[tuple[Played, Shown]], plays: int, lock: str) -> Find
 
 def on_record(trial: Trial, shown: Shown, lock: str) -> tuple[str, ...]:
     """The pages of the track record on this lock that say that an exploration shows one of these
-    verdicts, or that under a fault that does the same break one or are about a lock that nobody
-    gets any more."""
+    verdicts (of an error: this class), or that under a fault that does the same break one or are
+    about a lock that nobody gets any more."""
     like = {name for strike in trial.strikes for name in FAULTS[strike.fault].like}
     names = {*shown.verdicts, *([track.LIVENESS] if LIVENESS.intersection(shown.verdicts) else [])}
+    words = {*re.findall(r"\w+", shown.why)}
     return tuple(
         page.id
         for page in track.pages()
-        if (lock in page.locks and not names.isdisjoint(page.explored))
+        if (lock in page.locks and _tells(page, names, words))
         or (
             any(page.explains(lock, fault) for fault in like)
             and not names.isdisjoint({*page.verdicts, page.kind})
         )
     )
+
+
+def _tells(page: track.Page, names: set[str], words: set[str]) -> bool:
+    """Whether an exploration shows what a page is about as one of these, said in such words."""
+    told = names.intersection(page.explored)
+    return bool(told - {RAISES}) or (RAISES in told and not words.isdisjoint(page.raised))
 
 
 def counted(finding: Finding, again: Sequence[Played], setting: Setting) -> Finding:

@@ -159,6 +159,8 @@ def test_a_page_without_marks_is_named(copy: Path) -> None:
         ("locks = [", 'script = "none.py"\nlocks = [', "none.py is missing"),
         ("locks = [", 'also = ["paus"]\nlocks = [', "faults of the bench, not .*paus"),
         ("locks = [", 'also = "pause"\nlocks = [', r"\$\.also"),
+        ('explored = ["', 'explored = ["raises", "', "raised names the classes"),
+        ("locks = [", 'raised = ["KeyError"]\nlocks = [', "raised names the classes"),
     ],
 )
 def test_a_header_that_is_wrong_is_named(copy: Path, old: str, new: str, said: str) -> None:

@@ -245,6 +245,29 @@ def test_a_page_says_as_what_an_exploration_shows_it(monkeypatch: pytest.MonkeyP
         assert on_record(trial, shown, "another") == ()
 
 
+@pytest.mark.parametrize(
+    ("verdicts", "why", "known"),
+    [
+        ((RAISES,), "acquire: KeyError: 'lease'", True),
+        ((RAISES,), "ExecutionException: a.b.KeyError: 1", True),
+        ((RAISES,), "acquire: TypeError: 1", False),
+        ((RAISES,), "acquire: KeyErrors: 1", False),
+        (("hangs",), "acquire had not ended; KeyError", False),
+    ],
+)
+def test_a_page_on_an_error_is_about_its_class_alone(
+    monkeypatch: pytest.MonkeyPatch, verdicts: tuple[str, ...], why: str, known: bool
+) -> None:
+    page = track.pages()[0]
+    there = with_(
+        page, explored=(RAISES,), raised=("KeyError",), fault="none", also=(), kind="cost"
+    )
+    monkeypatch.setattr(track, "pages", lambda: [there])
+    trial = Trial("free", (Strike(Place("reply", 1), "late"),))
+    shown = Shown(verdicts, why, declared=False)
+    assert on_record(trial, shown, page.locks[0]) == ((page.id,) if known else ())
+
+
 def test_how_long_it_will_take_is_said_beforehand(tmp_path: Path) -> None:
     every = [asked(name) for name in every_lock()]
     assert len(every) == len(systems()) > 60

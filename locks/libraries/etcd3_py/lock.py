@@ -33,6 +33,12 @@ _RAISES = {
     **dict.fromkeys(
         ("EtcdLockAcquireTimeout", "EtcdLockError"), f"{DOC}/blob/master/etcd3/stateful/lock.py"
     ),
+    # It passes on what its client meets; its Watcher raises this ConnectionError itself.
+    **dict.fromkeys(
+        ("ConnectionError", "ConnectTimeout", "ReadTimeout"),
+        f"{DOC}: 'Sync client based on requests'; "
+        "https://requests.readthedocs.io/en/latest/api/#exceptions",
+    ),
     **dict.fromkeys(
         (
             "Etcd3Exception",
