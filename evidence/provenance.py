@@ -53,9 +53,11 @@ def of_library(system: System) -> Mapping[str, str]:
         named = (library.program.library, *library.program.stands_on)
         # Debian's packages are asked for without a version.
         locked = pins.of_image(library.image)
-        # Without the groups of Maven, which runs do not have.
+        # Runs have no groups of Maven, and no packages of aliases of npm (npm:NAME@VERSION).
         return {
-            one.rpartition(":")[2]: wanted[one] or locked[one] for one in named if one in wanted
+            one.rpartition(":")[2]: (wanted[one] or locked[one]).rpartition("@")[2]
+            for one in named
+            if one in wanted
         }
     return pins.requirements(library.requirements.with_suffix(".in"))
 

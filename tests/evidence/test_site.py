@@ -325,6 +325,13 @@ def test_cases_of_runs_that_are_not_recorded_may_be_old(planted: Material) -> No
     assert provenance.not_of_today(with_(two, cases=1), found, now) == []
 
 
+def test_versions_of_libraries_are_told_as_runs_record_them() -> None:
+    for name in ("node-redlock", "node-redlock-5", "curator-mutex", "redsync"):
+        told = provenance.of_library(find(name))
+        assert told, name
+        assert all(at[0].isdigit() or at.startswith("v") for at in told.values()), told
+
+
 @pytest.mark.parametrize(("of_today", "recent"), [(2, 0), (3, 1)])
 def test_a_case_is_recent_after_three_runs_of_today_s_versions(
     planted: Material, of_today: int, recent: int
