@@ -30,7 +30,7 @@ from lockbench.locks.shared.client_container import ContainerLibrary
 from lockbench.locks.shared.lease import extendable
 from lockbench.locks.shared.library import library_of
 from lockbench.nemesis import schedule
-from lockbench.nemesis.base import LINKS, OF_LOCK, SERVERS, Impossible, Injection
+from lockbench.nemesis.base import OF_LOCK, OF_SERVERS, SERVERS, Impossible, Injection
 from lockbench.nemesis.registry import NONE, faults
 from lockbench.nemesis.schedule import ScheduleError, Steps, end_s, parse
 from lockbench.results import documents, wording
@@ -631,7 +631,7 @@ def needed_s(case: Case, injections: Sequence[Injection]) -> float:
     whole_s = end_s(injections)
     if SERVERS in struck:
         whole_s += topology_of(case).restart_s
-    if case.lock and struck & {SERVERS, LINKS}:
+    if case.lock and struck & OF_SERVERS:
         whole_s += case.system.settles_s
     return math.ceil((whole_s + AFTER_S + FLOOR_S) / (1 - OWN_SHARE))
 

@@ -222,7 +222,8 @@ class System:
     # Who promises that waiters are served in order; the lock then tells a ``QueueObserver`` of each
     # place.
     queue: str = ""
-    settles_s: float = 0.0  # until it grants again after servers and links are whole, where seconds
+    # Until it grants again after servers, links and clocks are whole, where that takes seconds.
+    settles_s: float = 0.0
     # For how many leases the service may keep what nobody renews, where the lease is only the least
     # that it promises. Until then a frozen client has lost nothing, and a dead one's key is taken.
     kept_leases: float = 1.0
