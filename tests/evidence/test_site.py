@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+import re
 import shutil
 import sys
 from collections.abc import Iterator
@@ -214,7 +215,8 @@ def test_nothing_is_loaded_from_anywhere(whole: Path, site: Path) -> None:
         assert page.loads == [], path
         assert "default-src 'none'" in text
         assert "@import" not in text
-        assert "url(" not in text
+        # What CSS loads; a script that is shown may call something of another name.
+        assert not re.search(r"\burl\(", text), path
 
 
 def test_what_was_declared_or_recorded_is_no_script(site: Path) -> None:
