@@ -39,6 +39,7 @@ from lockbench.clusters.wire import PROBE_FAILURES, Address
 
 TRIES: Final = 3  # of what must not stay undone
 PAUSE_S: Final = 0.5
+LATE_S: Final = 4.0
 FAILURES: Final = (*PROBE_FAILURES, SiteError)
 SAID_MAX: Final = 200
 LOOP_LIMIT_S: Final = 30.0
@@ -87,7 +88,7 @@ class Keeper:
         """Undo everything. What is left, a sentence each."""
         with suppress(Exception):
             self._run(self._relay.close(self._clients))
-        left = []
+        left, undone = [], bool(self._undo)
         for verb in sorted({verb for verb, _ in self._undo}):
             whom = [one for what, one in self._undo if what == verb]
             for attempt in range(1, TRIES + 1):
@@ -97,9 +98,14 @@ class Keeper:
                 if attempt == TRIES:
                     left.append(str(error))
                 time.sleep(PAUSE_S)
-        if self._ours:
+        # What a server was sent before may be applied after it was joined again.
+        until_s = time.monotonic() + (LATE_S if undone else 0.0)
+        while self._ours:
             with ThreadPoolExecutor(len(self._harness) or 1) as pool:
                 left += [said for said in pool.map(self._clear, self._harness) if said]
+            if left or time.monotonic() >= until_s:
+                break
+            time.sleep(PAUSE_S)
         for word in self._claims if not left else ():
             left += self._give_back(word)
         return left
