@@ -39,7 +39,7 @@ from lockbench.clusters.wire import PROBE_FAILURES, Address
 
 TRIES: Final = 3  # of what must not stay undone
 PAUSE_S: Final = 0.5
-LATE_S: Final = 4.0
+LATE_S: Final = 4.0  # in which a server that is joined again applies what it was sent before
 FAILURES: Final = (*PROBE_FAILURES, SiteError)
 SAID_MAX: Final = 200
 LOOP_LIMIT_S: Final = 30.0
@@ -98,7 +98,6 @@ class Keeper:
                 if attempt == TRIES:
                     left.append(str(error))
                 time.sleep(PAUSE_S)
-        # What a server was sent before may be applied after it was joined again.
         until_s = time.monotonic() + (LATE_S if undone else 0.0)
         while self._ours:
             with ThreadPoolExecutor(len(self._harness) or 1) as pool:

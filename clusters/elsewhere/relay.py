@@ -232,14 +232,14 @@ class Relay:
 async def _unless(over: Coroutine[Any, Any, object], work: Coroutine[Any, Any, T]) -> T | None:
     """Do the work; None, and it is dropped, where it is over before: after a fault many clients
     come and go, and who has gone must not keep the others waiting."""
-    done, gone = asyncio.create_task(work), asyncio.create_task(over)
+    working, ending = asyncio.create_task(work), asyncio.create_task(over)
     try:
-        await asyncio.wait((done, gone), return_when=asyncio.FIRST_COMPLETED)
-        return done.result() if done.done() else None
+        await asyncio.wait((working, ending), return_when=asyncio.FIRST_COMPLETED)
+        return working.result() if working.done() else None
     finally:
-        done.cancel()
-        gone.cancel()
-        await asyncio.gather(done, gone, return_exceptions=True)
+        working.cancel()
+        ending.cancel()
+        await asyncio.gather(working, ending, return_exceptions=True)
 
 
 async def _first_end(*ways: Coroutine[Any, Any, None]) -> None:
