@@ -34,7 +34,8 @@ class Entry:
     ``always``: every lock is judged by it, where the load reaches what it is seen in. ``general``:
     it says less than any other that broke, and is told alone. ``act`` is the piece of evidence that
     should not have been, which was there from then on. ``self_contained``: two holds, or one hold
-    and what was done under it, suffice to show it, whatever happened before.
+    and what was done under it, suffice to show it, whatever happened before. ``by_chance``: it is
+    about what clients of most locks do in few runs, so that most runs are not judged by it.
     """
 
     name: str
@@ -53,6 +54,7 @@ class Entry:
         "last operation"
     )
     self_contained: bool = False
+    by_chance: bool = False
 
 
 def _of_job(job: str, name: str, did: str, means: str, follows_from: tuple[str, ...]) -> Entry:
@@ -124,6 +126,7 @@ _ENTRIES: Final = (
         "a hold whose lease had passed was extended while somebody else was promised the key; "
         "not judged of shared locks",
         act="first operation",
+        by_chance=True,
     ),
     Entry(
         "queue-order",

@@ -69,27 +69,35 @@ class _Leak:
 
 def leaked_lock(analysis: Analysis) -> Verdict | None:
     """Absent in a history without a quiet phase."""
-    history = analysis.history
-    marks = rows_of(history, F.QUIET)
-    marks = marks[~keys_of(history, frozenset({OWNERLESS}))[history.key[marks]]]
-    if len(marks) == 0:
+    history, found = analysis.history, _asked_in_quiet(analysis)
+    if not found:
         return None
-    leaks: list[_Leak] = []
-    undecided: list[str] = []
-    asked = _Asked(analysis)
-    keys, first = np.unique(history.key[marks], return_index=True)
-    for key, mark in zip(keys.tolist(), marks[first].tolist(), strict=True):
-        found = asked.of(key, int(history.invoke_ns[mark]))
-        if isinstance(found, _Leak):
-            leaks.append(found)
-        elif found is not None:
-            undecided.append(f"{history.keys[key]}: {found}")
+    leaks = [answer for answer in found.values() if isinstance(answer, _Leak)]
+    undecided = [f"{history.keys[k]}: {why}" for k, why in found.items() if isinstance(why, str)]
     if leaks:
         return _invalid(analysis, leaks)
     if undecided:
-        more = f"; {len(undecided)} keys of {len(keys)}" if len(undecided) > 1 else ""
+        more = f"; {len(undecided)} keys of {len(found)}" if len(undecided) > 1 else ""
         return Verdict("unknown", f"{undecided[0]}{more}")
-    return Verdict("valid", f"{many(len(keys), 'key')}, each granted again after the load")
+    return Verdict("valid", f"{many(len(found), 'key')}, each granted again after the load")
+
+
+def leaked_keys(analysis: Analysis) -> dict[int, int]:
+    """The keys that ``leaked-lock`` calls leaked, though the service granted others: key → the row
+    of the last operation that may have left it behind."""
+    found = _asked_in_quiet(analysis).items()
+    return {key: answer.left for key, answer in found if isinstance(answer, _Leak)}
+
+
+def _asked_in_quiet(analysis: Analysis) -> dict[int, _Leak | str | None]:
+    """For each key of the quiet phase a leak, why it cannot be decided, or None: it is free."""
+    history = analysis.history
+    marks = rows_of(history, F.QUIET)
+    marks = marks[~keys_of(history, frozenset({OWNERLESS}))[history.key[marks]]]
+    keys, first = np.unique(history.key[marks], return_index=True)
+    asked = _Asked(analysis)
+    marked = zip(keys.tolist(), marks[first].tolist(), strict=True)
+    return {key: asked.of(key, int(history.invoke_ns[mark])) for key, mark in marked}
 
 
 class _Asked:

@@ -27,6 +27,7 @@ from lockbench.checker.contention import (
 from lockbench.checker.exclusion import permits_of
 from lockbench.checker.faults import Answer, healed_ns, proven, span, struck_workers, worker_struck
 from lockbench.checker.kinds import REENTRANT, keys_of
+from lockbench.checker.leaks import leaked_keys
 from lockbench.checker.replies import held_back, reply_lost
 from lockbench.checker.rows import AIMED_ROLES, FOREVER, Rows, answered_ns, keys_with, rows_of
 from lockbench.checker.words import many
@@ -41,10 +42,14 @@ def _grants_around(analysis: Analysis, fault: Fault) -> Answer:
     done = analysis.history.complete_ns[granted]
     before = int(np.count_nonzero(done < fault.begin_ns[0]))
     after = 0 if fault.heal_ns is None else int(np.count_nonzero(done > fault.heal_ns[1]))
-    taken = 0 if after or fault.heal_ns is None else _kept_for_ever(analysis, fault.heal_ns[1])
-    return before > 0 and after + taken > 0, (
+    taken = left = 0
+    if not after and fault.heal_ns is not None:
+        taken = _kept_for_ever(analysis, fault.heal_ns[1])
+        left = _left_behind(analysis, fault.begin_ns[0])
+    return before > 0 and after + taken + left > 0, (
         f"{many(before, 'grant')} before the fault, {after} after the heal"
         + (f", {many(taken, 'attempt')} found a hold that nothing ends" if taken else "")
+        + (f", {many(left, 'key')} left behind while the service granted others" if left else "")
     )
 
 
@@ -61,6 +66,18 @@ def _kept_for_ever(analysis: Analysis, since_ns: int) -> int:
         for error in history.error[refused].tolist()
         if error >= 0
     )
+
+
+def _left_behind(analysis: Analysis, begin_ns: int) -> int:
+    """How many keys an operation left behind that was under way at some time since the fault began:
+    nobody can be granted such a key after the heal, and that is what the lock does. It is only
+    called leaked if the service granted another key."""
+    history, aimed = analysis.history, keys_with(analysis.history, AIMED_ROLES)
+    leaked = leaked_keys(analysis)
+    rows = np.array([row for key, row in leaked.items() if aimed[key]], np.int64)
+    done = history.complete_ns[rows]
+    waited = history.invoke_ns[rows] + _longest_wait(analysis, begin_ns)
+    return int(np.count_nonzero(np.where(done == NULL, waited, done) >= begin_ns))
 
 
 def _attempts_during(analysis: Analysis, fault: Fault) -> Answer:

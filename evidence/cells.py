@@ -77,8 +77,10 @@ class Cell:
 
     @property
     def enough(self) -> bool:
-        """Whether each of its verdicts had as many tries as a bound needs."""
-        return min([self.least, *self._fewer.values()]) >= BOUND_TRIES_MIN
+        """Whether each of its verdicts had as many tries as a bound needs, but for those that are
+        judged in few runs."""
+        fewer = [n for verdict, n in self._fewer.items() if not CATALOGUE[verdict].by_chance]
+        return min([self.least, *fewer]) >= BOUND_TRIES_MIN
 
     @cached_property
     def expected(self) -> Mapping[str, str]:

@@ -13,7 +13,7 @@ from lockbench.checker.exposure import exposure
 from lockbench.checker.rules import RULES
 from lockbench.history.op import F, Mode
 from lockbench.history.recorder import PROCESSES_PER_WORKER
-from tests.checker.scenes import Scene, ns
+from tests.checker.scenes import S, Scene, ns
 
 # Clients of different workers, and another client of the holder's.
 HOLDER, OTHER, THIRD, FOURTH, VICTIM = (n * PROCESSES_PER_WORKER for n in range(1, 6))
@@ -95,6 +95,29 @@ def _(could: bool) -> Scene:
     scene = Scene().acquire(HOLDER, 0, 1, until=None if could else 6)
     scene.release(HOLDER, 4, None, "info").acquire(OTHER, 8, 9, "fail", error="held")
     return struck(scene, "grants-around")
+
+
+def left_behind(asked_s: float, *, served: bool) -> Scene:
+    """A client dies while it asks for the key, which nobody is granted any more."""
+    scene = of_kind("mutex", lease_ns=S, slack_ns=S)
+    scene.kind("mutex", "spare", role="aimed", lease_ns=S, slack_ns=S)
+    scene.acquire(HOLDER, 0, 0.2, until=2, hold="a").release(HOLDER, 1.5, 2, hold="a")
+    scene.acquire(HOLDER, asked_s, asked_s + 0.4, "info", error="TimeoutError", hold="b")
+    scene.op(F.QUIET, OTHER, 10, 10, named=False)
+    scene.acquire(OTHER, 13, 14, "fail", error="gave-up: held", hold="c")
+    if served:
+        scene.acquire(OTHER, 14, 15, until=16, key="spare", hold="d")
+    return struck(scene, "grants-around")
+
+
+@pair("grants-around", "a key left behind by a service that serves others, or by one that is gone")
+def _(could: bool) -> Scene:
+    return left_behind(4, served=could)
+
+
+@pair("grants-around", "a key left behind since the fault, or before it")
+def _(could: bool) -> Scene:
+    return left_behind(4 if could else 2.5, served=True)
 
 
 # attempts-during

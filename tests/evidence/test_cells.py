@@ -93,6 +93,9 @@ def test_a_verdict_with_fewer_tries_is_named_beside_the_others() -> None:
     assert (one.kind, one.counted) == ("kept", "4 tries")
     assert texts(one) == ["nothing broke in 4 tries (leaked-lock: one)"]
     assert not one.enough
+    extended = cell(judged(4, leaked_lock=(0, 3), wrong_extend=(0, 1)))
+    assert texts(extended) == ["nothing broke in 4 tries (leaked-lock: 3, wrong-extend: one)"]
+    assert extended.enough, "in most runs nobody extends"
     leaked = cell(judged(4, leaked_lock=(1, 1)))
     assert leaked.kind == "worse"
     assert leaked.counted == "one try"
