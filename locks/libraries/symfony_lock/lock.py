@@ -242,6 +242,7 @@ SYSTEMS = (
         topologies=("postgres",),
         family="postgres",
         source=f"{DOC}#pdostore",
+        pace={"lease_ttl_s": 7.0},  # a server that was killed recovers for seconds
         expectations=_ROW,
         asks_first=_PREPARES,
         not_owed={
