@@ -18,7 +18,7 @@ import math
 import shutil
 import time
 import uuid
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Final
@@ -36,9 +36,9 @@ from lockbench.explore import page, reports
 from lockbench.explore.asked import LEASE_S, Asked, begun
 from lockbench.explore.explorer import explore
 from lockbench.explore.mapped import map_of
+from lockbench.explore.several import at_once, explore_several
 from lockbench.explore.trial import at_event
 from lockbench.history.files import BadFile, MissingFile
-from lockbench.history.lines import UnreadableHistory
 from lockbench.locks.registry import systems
 from lockbench.report.messages import summary
 from lockbench.results.documents import read, text_of
@@ -125,37 +125,58 @@ def explore_into(
     return document, folder / page.PAGE
 
 
-def explore_each(
-    all_asked: Sequence[Asked],
+def explore_one(
+    what: Asked,
     output: Path,
     installed: Instead,
     told: Callable[[str], None],
     *,
     anew: bool = False,
     until_s: float = math.inf,
+) -> Exploration:
+    """As ``explore_into``; tells what was found."""
+    document, at = explore_into(what, output, installed, told, anew=anew, until_s=until_s)
+    told("")
+    for line in summary(map_of(document)):
+        told(line)
+    told(f"{at}\n")
+    return document
+
+
+def explore_each(
+    all_asked: Mapping[str, Asked],
+    output: Path,
+    arguments: Sequence[str],
+    told: Callable[[str], None],
+    *,
+    ref: str | None = None,
+    until_s: float = math.inf,
 ) -> tuple[list[Exploration], list[Ending]]:
-    """One after the other, as ``explore_into``. Of several, one that cannot be explored is named
-    and stops none of the others."""
-    found: list[Exploration] = []
-    endings: list[Ending] = []
-    for what in all_asked:
-        if time.monotonic() > until_s and left_s(what, output, installed.ref):
-            endings.append(Ending.INCONCLUSIVE)
-            continue
-        try:
-            document, at = explore_into(what, output, installed, told, anew=anew, until_s=until_s)
-        except (Unfit, Failed, BadInput, OSError, UnreadableHistory) as error:
-            if len(all_asked) == 1:
-                raise
-            told(f"{what.case.lock} could not be explored: {error}\n")
-            endings.append(Ending.BENCH)
-            continue
-        found.append(document)
-        endings.append(ending(document))
-        told("")
-        for line in summary(map_of(document)):
-            told(line)
-        told(f"{at}\n")
+    """Several locks by name, each by ``lockbench explore`` with these ``arguments``
+    (``lockbench.explore.several``). What is known of each, and how each ended."""
+
+    def of(lock: str, what: Asked) -> Callable[[], Sequence[str] | None]:
+        def command() -> Sequence[str] | None:
+            rest_s = until_s - time.monotonic()
+            if rest_s <= 0 and left_s(what, output, ref):
+                return None
+            limit = [] if rest_s == math.inf else ["--minutes", f"{max(rest_s, 1) / 60:.3f}"]
+            return ["explore", "--lock", lock, "--output", str(output), *arguments, *limit]
+
+        return command
+
+    try:
+        reap()
+    except EngineError as error:
+        raise BadInput(str(error)) from error
+    interruption.arm()
+    ended = explore_several({lock: of(lock, what) for lock, what in all_asked.items()}, told)
+    found = [known for what in all_asked.values() if (known := _known_of(what, output, ref))]
+    codes = {one.code: one for one in (Ending.OK, Ending.SAFETY, Ending.INCONCLUSIVE)}
+    endings = [
+        codes.get(ended[lock], Ending.BENCH) if lock in ended else Ending.INCONCLUSIVE
+        for lock in all_asked
+    ]
     return found, endings
 
 
@@ -188,17 +209,14 @@ def beforehand(all_asked: Sequence[Asked], output: Path, ref: str | None = None)
     left = [left_s(what, output, ref) for what in all_asked]
     locks = times(len(all_asked), "lock")
     done = f", {left.count(0.0)} of them done" if 0.0 in left else ""
-    return f"{locks}{done}, about {sum(left) / 3600:.1f} hours with single faults"
+    hours = max([*left, sum(left) / at_once()]) / 3600
+    return f"{locks}{done}, {at_once()} at once, about {hours:.1f} hours with single faults"
 
 
 def left_s(what: Asked, output: Path, ref: str | None = None) -> float:
     """How long a lock will take: by the part of it that is done, by what it took when its map was
     kept, or by what is usual."""
-    case = what.case
-    try:
-        known = _known(folder_of(what, output, ref), what)
-    except BadInput:
-        known = None
+    case, known = what.case, _known_of(what, output, ref)
     if known is not None and is_complete(known, what):
         return 0.0
     if known is not None and known.tried and known.planned:
@@ -220,6 +238,14 @@ def ending(document: Exploration) -> Ending:
     if missed or broken_off or not document.ended or not document.tried:
         return Ending.INCONCLUSIVE
     return Ending.OK
+
+
+def _known_of(what: Asked, output: Path, ref: str | None) -> Exploration | None:
+    """What can be gone on with."""
+    try:
+        return _known(folder_of(what, output, ref), what)
+    except BadInput:
+        return None
 
 
 def _known(folder: Path, what: Asked) -> Exploration | None:

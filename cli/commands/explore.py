@@ -51,7 +51,7 @@ def explore(
     from lockbench.bench import plan
     from lockbench.evidence.sides import CURRENT, instead, parse
     from lockbench.explore.asked import asked
-    from lockbench.explore.command import beforehand, every_lock, explore_each
+    from lockbench.explore.command import beforehand, ending, every_lock, explore_each, explore_one
     from lockbench.results.errors import BadInput, Ending, Unfit
 
     console = err if as_json else out
@@ -65,7 +65,7 @@ def explore(
         names = every_lock()
     chosen = words(scenario) if scenario else []
     strikes = words(strike) if strike else []
-    all_asked, endings = [], []
+    all_asked, endings = {}, []
     for name in names:
         try:
             what = asked(
@@ -83,16 +83,33 @@ def explore(
             told(f"{name} could not be explored: {error}\n")
             endings.append(Ending.BENCH)
             continue
-        all_asked.append(replace(what, case=side.apply(what.case)))
+        all_asked[name] = replace(what, case=side.apply(what.case))
     if minutes is not None and not 0 < minutes < math.inf:
         raise BadInput("--minutes is more than 0")
     until_s = math.inf if minutes is None else time.monotonic() + 60 * minutes
-    with instead(side, [what.case for what in all_asked]) as installed:
-        if len(all_asked) > 1:
-            told(beforehand(all_asked, output, installed.ref))
-        found, ends = explore_each(all_asked, output, installed, told, anew=anew, until_s=until_s)
+    if len(names) == 1:
+        (what,) = all_asked.values()
+        with instead(side, [what.case]) as installed:
+            found = [explore_one(what, output, installed, told, anew=anew, until_s=until_s)]
+        endings.append(ending(found[0]))
+    else:
+        given = {
+            "--scenario": scenario,
+            "--depth": depth,
+            "--strike": strike,
+            "--clients": clients,
+            "--topology": topology,
+            "--with": with_,
+            "--seed": seed,
+        }
+        arguments = [str(a) for item in given.items() if item[1] is not None for a in item]
+        arguments += ["--anew"] if anew else []
+        ref = None if side.ref == CURRENT else side.ref
+        told(beforehand([*all_asked.values()], output, ref))
+        found, ends = explore_each(all_asked, output, arguments, told, ref=ref, until_s=until_s)
+        endings += ends
         if time.monotonic() > until_s:
-            told(f"no time is left: {beforehand(all_asked, output, installed.ref)}")
+            told(f"no time is left: {beforehand([*all_asked.values()], output, ref)}")
     if as_json:
         say_json({"explorations": [to_builtins(document) for document in found]})
-    raise Done(Ending.worst([*endings, *ends]).code)
+    raise Done(Ending.worst(endings).code)
