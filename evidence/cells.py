@@ -210,6 +210,21 @@ class Far(NamedTuple):
     tried: int
     enough: int
 
+    def said(self, recent: int) -> str:
+        """In a sentence or two. ``recent``: how many were run three times or more with the versions
+        that are pinned now."""
+        if self.enough == recent == self.due:
+            return (
+                f"Each of the {self.due} cases of the full suite has three tries or more in which "
+                "a break could have shown, and three or more with the versions that are pinned now."
+            )
+        return (
+            f"Of the {self.due} cases of the full suite, {self.enough} have three tries or more "
+            f"in which a break could have shown, {self.tried - self.enough} one or two, and "
+            f"{self.due - self.tried} none. With the versions that are pinned now, {recent} of "
+            "them were run three times or more."
+        )
+
 
 def far(cells: Iterable[Cell]) -> Far:
     """Of any cells, those that ``full`` has."""

@@ -11,7 +11,7 @@ from msgspec.structs import replace as with_
 
 from lockbench.bench.suites import suite
 from lockbench.checker.catalogue import ALWAYS, CATALOGUE, OF_LOCKS
-from lockbench.evidence.cells import Cell, cells_of, far, language
+from lockbench.evidence.cells import Cell, Far, cells_of, far, language
 from lockbench.evidence.observations import Key, Locked, Observations, Share
 from lockbench.locks.registry import find, systems
 from tests.evidence import test_systems
@@ -149,6 +149,20 @@ def test_a_case_is_filled_after_three_tries_that_could_have_shown_a_break(
     found = judged(n) if n else seen()
     elsewhere = replace(cell(found), key=Key("etcd", "etcd", "latency"))
     assert far([cell(found), elsewhere]) == (1, *filled)
+
+
+@pytest.mark.parametrize(
+    ("filled", "recent", "begins"),
+    [
+        (Far(3, 3, 3), 3, "Each of the 3 cases of the full suite has three tries or more"),
+        (Far(3, 3, 3), 2, "Of the 3 cases of the full suite, 3 have three tries or more"),
+        (Far(4, 3, 2), 2, "Of the 4 cases of the full suite, 2 have three tries or more"),
+    ],
+)
+def test_how_far_it_is_is_said_and_nothing_more(filled: Far, recent: int, begins: str) -> None:
+    assert filled.said(recent).startswith(begins)
+    short = "1 one or two, and 1 none. With the versions that are pinned now, 2 of them"
+    assert (short in filled.said(recent)) == (filled.enough == 2)
 
 
 def test_a_lock_knows_the_language_of_its_client() -> None:

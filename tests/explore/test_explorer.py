@@ -14,7 +14,7 @@ from msgspec.structs import replace as with_
 from lockbench.clusters.base import Cluster
 from lockbench.evidence import track
 from lockbench.evidence.sides import CURRENT, Instead, parse
-from lockbench.explore import page
+from lockbench.explore import command, page
 from lockbench.explore.asked import Asked, asked, begun
 from lockbench.explore.command import (
     DOCUMENT,
@@ -33,6 +33,7 @@ from lockbench.explore.findings import alike, on_record
 from lockbench.explore.judge import RAISES, Shown
 from lockbench.explore.link import FITTING
 from lockbench.explore.mapped import map_of
+from lockbench.explore.several import at_once
 from lockbench.explore.trial import Place, Setting, Strike, Trial, at_event
 from lockbench.explore.trials import chunks, pairs_of, singles
 from lockbench.locks.registry import find, systems
@@ -271,7 +272,8 @@ def test_a_page_on_an_error_is_about_its_class_alone(
 def test_how_long_it_will_take_is_said_beforehand(tmp_path: Path) -> None:
     every = [asked(name) for name in every_lock()]
     assert len(every) == len(systems()) > 60
-    assert beforehand(every, tmp_path).startswith(f"{len(every)} locks, about ")
+    said = beforehand(every, tmp_path)
+    assert said.startswith(f"{len(every)} locks, {at_once()} at once, about ")
 
 
 def kept_in(folder: Path, what: Asked, **more: object) -> None:
@@ -293,7 +295,17 @@ def test_what_is_done_takes_no_time_and_what_was_begun_takes_its_rest(tmp_path: 
     assert left_s(asked("redis-token", depth=2), tmp_path) > 0
     assert left_s(asked("etcd", depth=2), tmp_path) > 0
     every = beforehand([half, done, new], tmp_path)
-    assert every.startswith("3 locks, 1 of them done, about ")
+    assert every.startswith(f"3 locks, 1 of them done, {at_once()} at once, about ")
+
+
+@pytest.mark.parametrize(("locks", "hours"), [(12, "0.3"), (2, "0.1")])
+def test_several_at_once_take_their_share_and_no_less_than_the_longest(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, locks: int, hours: str
+) -> None:
+    monkeypatch.setattr(command, "at_once", lambda: 3)
+    monkeypatch.setattr(command, "USUAL_S", 300.0)
+    said = beforehand([asked("redis-token")] * locks, tmp_path)
+    assert f"about {hours} hours" in said, "12 x 300 s / 3, and 300 s"
 
 
 @pytest.mark.parametrize(
