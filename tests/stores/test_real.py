@@ -4,7 +4,9 @@ the store's own record gives away."""
 from __future__ import annotations
 
 import os
+import threading
 from collections.abc import Callable, Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, closing
 from dataclasses import replace
 from pathlib import Path
@@ -17,12 +19,12 @@ from lockbench.clusters.registry import topologies
 from lockbench.locks.base import Address
 from lockbench.locks.mariadb.session import Session as MariadbSession
 from lockbench.locks.mariadb.session import literal as quoted
-from lockbench.locks.postgres.session import Session, literal
+from lockbench.locks.postgres.session import Broken, Refused, Session, literal
 from lockbench.stores import mariadb, postgres, redis, s3
 from lockbench.stores.base import Applied, Connect, Guard, Where, Write
 from lockbench.stores.mariadb import FENCE, IDEMPOTENCY_KEY
 from lockbench.stores.registry import Asked, declared, find
-from tests.eventually import one_of
+from tests.eventually import eventually, one_of
 
 pytestmark = pytest.mark.docker
 
@@ -76,6 +78,50 @@ def test_a_new_client_of_postgres_waits_for_no_writer(start: Start) -> None:
         assert first.write(Write("k1", 1, first.read("k1"), 1)) == Applied(1)
         holder.ask("ROLLBACK")
     first.close()
+
+
+@pytest.mark.parametrize("limited", [False, True])
+def test_a_holder_that_is_frozen_in_its_transaction_writes_before_a_newer_one(
+    start: Start, limited: bool
+) -> None:
+    """It has the row until it commits, so no newer fence comes first, unless the server ends what
+    idles in a transaction."""
+    there = start("postgres")
+    key = f"frozen-{limited}"
+    store = find("postgres:guard=serializable")
+    may_commit = threading.Event()
+    with (
+        closing(store.connect(there)) as newer,
+        closing(Session(there.nodes, timeout_s=60.0)) as frozen,
+        closing(Session(there.nodes, timeout_s=5.0)) as looking,
+        ThreadPoolExecutor() as pool,
+    ):
+        seen = newer.read(key)
+        if limited:
+            frozen.ask("SET idle_in_transaction_session_timeout = '500ms'")
+
+        def ask(sql: str) -> list[list[object]]:
+            if sql == "COMMIT":
+                may_commit.wait(60.0)
+            return frozen.ask(sql)
+
+        def waiting() -> bool:
+            ((count,),) = looking.ask(
+                "SELECT count(*) FROM pg_stat_activity WHERE wait_event_type = 'Lock'"
+            )
+            return int(count) > 0
+
+        old = pool.submit(postgres.write_if_newer, ask, literal(key), "'old'", 1)
+        eventually(lambda: looking.ask("SELECT 1 FROM pg_locks WHERE mode = 'RowExclusiveLock'"))
+        new = pool.submit(newer.write, Write(key, 2, seen, 2))
+        if limited:
+            assert new.result() == Applied(1), "while the holder still slept"
+            may_commit.set()
+            assert isinstance(old.exception(), Refused | Broken)
+        else:
+            eventually(waiting, "the newer one waits for the row")
+            may_commit.set()
+            assert (old.result(), new.result()) == (1, Applied(2))
 
 
 @pytest.mark.parametrize("spec", [*GUARDS, *ON_GALERA])
