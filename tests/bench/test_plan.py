@@ -115,3 +115,8 @@ def test_a_lock_with_a_long_lease_gets_the_time_that_its_faults_need() -> None:
     timed = plan.with_time_for_faults(slow)
     plan.refuse_impossible(plan.resolve(timed))
     assert plan.UNASKED_S_MAX < timed.time_limit_s < 3 * slow.pace.lease_ttl_s
+
+
+@pytest.mark.parametrize(("workload", "hold_s"), [("payment", 0.005), ("payment:takes=0.3", 0.3)])
+def test_a_charge_takes_as_long_as_it_is_asked_to(workload: str, hold_s: float) -> None:
+    assert plan.make_case("redis-token", "none", seed=0, workload=workload).pace.hold_s == hold_s
