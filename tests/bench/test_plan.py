@@ -80,7 +80,8 @@ def test_a_long_fault_makes_the_case_longer_but_not_unasked_for_ever() -> None:
         ("redis-sentinel-wait", "partition-drop", True),
         ("redis-sentinel-wait", "client-pause", False),
         ("shedlock-postgres", "clock-jump", True),
-        ("symfony-pdo", "clock-jump", False),
+        ("symfony-pdo", "clock-jump", True),
+        ("symfony-redis", "clock-jump", False),
     ],
 )
 def test_what_needs_seconds_to_serve_again_gets_them(lock: str, fault: str, slower: bool) -> None:
