@@ -54,7 +54,7 @@ PLAYS_MAX: Final = 3
 ELSEWHERE_MAX: Final = 10  # of a play whose event came at another server than was struck
 MORE_PLAYS: Final = 4  # where something broke without a fault, to see what else does
 REPEATS: Final = 10
-BLOWS: Final = 2  # strikes at servers, of the repeats of one trial
+BLOWS: Final = 2  # strikes at servers, at least, for the repeats of one trial
 CLUSTERS: Final = 3  # of one lock, one after the other
 
 Told = Callable[[str], None]
@@ -172,7 +172,7 @@ class _Explorer:
         known = evolved(known, tried=tuple(tried))
         self._told(f"{len(left)} {what} to try")
         began, count, longest_s = time.monotonic(), 0, 0.0
-        for chunk in chunks(left, self._plays.slots):
+        for chunk in chunks(left, self._plays.slots, self._setting.interchangeable):
             chunk_began = time.monotonic()
             if chunk_began + longest_s > self._until_s:
                 self._told(f"no time is left for {len(left) - count} of them")
@@ -309,10 +309,10 @@ class _Explorer:
         trials = [trial for trial, _ in fresh]
         alone = [trial for trial in trials if not act_of(trial)]
         plays = self._plays.play_all([trial for trial in alone for _ in range(REPEATS)])
-        for trial in trials:
-            # What is played at once shares a strike at servers: there is more than one.
-            for _ in range(BLOWS if act_of(trial) else 0):
-                plays += self._plays.play_all([trial] * (REPEATS // BLOWS))
+        acts = [trial for trial in trials if act_of(trial)]
+        for _ in range(BLOWS):  # what is played at once shares a strike at servers
+            each = REPEATS // BLOWS
+            plays += self._plays.play_all([trial for trial in acts for _ in range(each)])
         self._plays.record(plays)
         return {place: [play for play in plays if play.trial == trial] for trial, place in fresh}
 

@@ -17,15 +17,15 @@ from pathlib import Path
 from queue import SimpleQueue
 from typing import Final
 
-from lockbench.bench import interruption
+from lockbench.bench import interruption, plan
 from lockbench.clusters.base import Cluster, Recorded, Sharded
 from lockbench.explore.actors import Actors
 from lockbench.explore.asked import Asked
 from lockbench.explore.faults import BEYOND
-from lockbench.explore.servers import Blow
+from lockbench.explore.servers import Blow, interchangeable
 from lockbench.explore.stage import Server, Stage
 from lockbench.explore.trial import Played, Setting, Trial
-from lockbench.explore.trials import act_of, at_s_of, chunks, nodes_of
+from lockbench.explore.trials import act_of, at_s_of, chunks, servers_of
 from lockbench.history.clocks import wall_minus_monotonic_ns
 from lockbench.history.service import write_service
 from lockbench.locks.shared.client_container import ContainerLibrary
@@ -33,8 +33,8 @@ from lockbench.locks.shared.library import library_of
 from lockbench.locks.shared.tenures import service_of
 
 # So many plays at once: they wait most of the time.
-SLOTS: Final = 12
-CONTAINER_SLOTS: Final = 4  # their clients are virtual machines
+SLOTS: Final = 24
+CONTAINER_SLOTS: Final = 6  # their clients are virtual machines
 FIRST_HOST: Final = 100  # 127.0.0.100 and up are the victims'
 VICTIMS_GROUP: Final = 1
 OTHERS_GROUP: Final = 2
@@ -60,6 +60,7 @@ class Plays:
             tuple(cluster.addresses(OTHERS_GROUP)),
             case.seed,
             what.clients,
+            interchangeable=interchangeable(cluster, plan.topology_of(case)),
         )
         self.cluster = cluster
         self.folder = folder
@@ -78,7 +79,7 @@ class Plays:
         """In any order."""
         found: list[Played] = []
         with ThreadPoolExecutor(self.slots) as pool:
-            for chunk in chunks(trials, self.slots):
+            for chunk in chunks(trials, self.slots, self.setting.interchangeable):
                 interruption.raise_if_asked()
                 if act_of(chunk[0]):
                     found += self._play_blow(pool, chunk)
@@ -90,7 +91,7 @@ class Plays:
         """One strike at servers for all of these."""
         blow = Blow(
             self.cluster,
-            nodes_of(trials[0]),
+            servers_of(trials[0], self.setting.interchangeable),
             act_of(trials[0]),
             plays=len(trials),
             lease_s=self.setting.lease_s,

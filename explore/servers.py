@@ -21,6 +21,7 @@ from lockbench.clusters.base import (
     Led,
     Pausable,
     Promotable,
+    Topology,
     Wipeable,
 )
 from lockbench.explore.faults import FREEZES, OF_MAJORITIES, Act
@@ -60,6 +61,12 @@ def possible(act: Act, cluster: Cluster) -> bool:
 def quorums(cluster: Cluster) -> Sequence[Sequence[int]]:
     """The nodes of which a majority decides: all of them, or those of each part."""
     return cluster.quorums if isinstance(cluster, Composed) else [cluster.nodes]
+
+
+def interchangeable(cluster: Cluster, topology: Topology) -> Sequence[int]:
+    """The nodes that know nothing of each other."""
+    apart = not (topology.quorum or topology.fails_over or isinstance(cluster, Composed))
+    return cluster.nodes if apart else ()
 
 
 class Blow:

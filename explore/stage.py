@@ -36,6 +36,7 @@ from lockbench.explore.orders import (
 )
 from lockbench.explore.scenarios import MOMENT, SCENARIOS, WAIT
 from lockbench.explore.trial import Place, Played, Setting, Trial
+from lockbench.explore.trials import standing
 from lockbench.history import op
 from lockbench.history.clocks import wall_minus_monotonic_ns
 from lockbench.history.op import F, Object, Type
@@ -183,6 +184,7 @@ class Stage:
         self._host = host
         self._server = server
         self._strikes = {strike.order(setting): strike for strike in trial.strikes}
+        self._standing = standing(trial, setting.interchangeable)
         self._scenario = SCENARIOS[trial.scenario]
         self._traffic = Traffic(self._strikes, self._strike, armed=self._scenario.from_the_start)
         self._links: list[Link] = []
@@ -275,9 +277,14 @@ class Stage:
         return played
 
     def _connect(self) -> None:
-        for node, (host, port) in enumerate(self.setting.victim, 1):
-            at = Address(self._host, port)
-            self._links.append(Link(Address(host, port), at, self._traffic, node=node))
+        servers = self.setting.victim
+        for node, (_, port) in enumerate(servers, 1):
+            server = Address(*servers[self._stands(node) - 1])
+            self._links.append(Link(server, Address(self._host, port), self._traffic, node=node))
+
+    def _stands(self, node: int) -> int:
+        """The server that stands where the victim sees this node."""
+        return self._standing.get(node, node)
 
     def _act_out(self) -> None:
         with suppress(_Over):
@@ -407,7 +414,8 @@ class Stage:
                     # What the client asks for next comes to servers that have been struck.
                     self._traffic.stop_requests()
                     held.let_go.set()
-                self.played.unable = self._server.struck(seen.node) or self.played.unable
+                server = self._stands(seen.node)
+                self.played.unable = self._server.struck(server) or self.played.unable
                 held.let_go.set()
                 self._traffic.let_requests_go()
                 self._server.healed()

@@ -54,7 +54,8 @@ class Trial:
 class Setting:
     """What all plays of an exploration share. ``victim``, ``others``: the addresses of the nodes
     through the links of two client groups. ``seed``: of the victim's own draws, so that its plays
-    are alike. ``clients``: as of ``lockbench.explore.asked.Asked``."""
+    are alike. ``clients``: as of ``lockbench.explore.asked.Asked``. ``interchangeable``:
+    nodes that know nothing of each other."""
 
     lock: str
     system: System
@@ -63,6 +64,7 @@ class Setting:
     others: Sequence[tuple[str, int]]
     seed: int = 0
     clients: int = 3
+    interchangeable: Sequence[int] = ()
 
     @property
     def lease_s(self) -> float:

@@ -9,7 +9,7 @@ after that one.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from itertools import groupby
 from typing import Final
@@ -98,15 +98,17 @@ def _second(pair: Trial) -> tuple[Place, str]:
     return pair.strikes[1].place, pair.strikes[1].fault
 
 
-def chunks(trials: Sequence[Trial], slots: int) -> Iterator[Sequence[Trial]]:
+def chunks(
+    trials: Sequence[Trial], slots: int, interchangeable: Sequence[int] = ()
+) -> Iterator[Sequence[Trial]]:
     """Those that strike the same servers, whose events come at about the same time, together;
     after all others. The last ones change the leader: another node may be the primary from then
-    on."""
+    on. ``interchangeable``: as of ``standing``."""
     alone = [trial for trial in trials if not act_of(trial)]
     yield from _parts(alone, CHUNK * slots)
 
     def blow(trial: Trial) -> tuple[str, list[int]]:
-        return act_of(trial), nodes_of(trial)
+        return act_of(trial), sorted(servers_of(trial, interchangeable))
 
     rest = sorted(
         (t for t in trials if act_of(t)), key=lambda t: (act_of(t) == LED, *blow(t), at_s_of(t))
@@ -141,8 +143,22 @@ def _of_servers(trial: Trial) -> list[Strike]:
 
 
 def nodes_of(trial: Trial) -> list[int]:
-    """The servers that are struck, as far as is known beforehand."""
+    """The nodes that are struck, as the victim counts them, as far as is known beforehand."""
     return [strike.place.node for strike in _of_servers(trial)]
+
+
+def servers_of(trial: Trial, interchangeable: Sequence[int]) -> list[int]:
+    """The servers that stand there for the nodes that are struck."""
+    stands = standing(trial, interchangeable)
+    return [stands.get(node, node) for node in nodes_of(trial)]
+
+
+def standing(trial: Trial, interchangeable: Sequence[int]) -> Mapping[int, int]:
+    """Node as the victim counts them → the server that stands there. Of those that are
+    interchangeable the first ones are struck, so that many trials share a strike."""
+    struck = [node for node in dict.fromkeys(nodes_of(trial)) if node in interchangeable]
+    others = [node for node in interchangeable if node not in struck]
+    return dict(zip([*struck, *others], interchangeable, strict=True))
 
 
 def at_s_of(trial: Trial) -> float:

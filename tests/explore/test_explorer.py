@@ -12,6 +12,7 @@ import pytest
 from msgspec.structs import replace as with_
 
 from lockbench.clusters.base import Cluster
+from lockbench.clusters.registry import topologies
 from lockbench.evidence import track
 from lockbench.evidence.sides import CURRENT, Instead, parse
 from lockbench.explore import command, page
@@ -33,9 +34,10 @@ from lockbench.explore.findings import alike, on_record
 from lockbench.explore.judge import RAISES, Shown
 from lockbench.explore.link import FITTING
 from lockbench.explore.mapped import map_of
+from lockbench.explore.servers import interchangeable
 from lockbench.explore.several import at_once
 from lockbench.explore.trial import Place, Setting, Strike, Trial, at_event
-from lockbench.explore.trials import chunks, pairs_of, singles
+from lockbench.explore.trials import chunks, pairs_of, servers_of, singles, standing
 from lockbench.locks.registry import find, systems
 from lockbench.report import messages
 from lockbench.results.documents import read, text_of
@@ -174,6 +176,40 @@ def test_the_leader_is_changed_last() -> None:
     trials = [Trial("free", (Strike(p, act),)) for p, act in zip(places, acts, strict=True)]
     played = [trial.strikes[0].fault for chunk in chunks(trials, 12) for trial in chunk]
     assert played == ["reply-lost", "server-frozen", "server-wiped", "leader-changed"]
+
+
+def wiped(*nodes: int) -> Trial:
+    strikes = (Strike(Place("request", n, node), "server-wiped") for n, node in enumerate(nodes))
+    return Trial("free", tuple(strikes))
+
+
+def test_servers_that_know_nothing_of_each_other_stand_for_one_another() -> None:
+    """So that all that strike one share a strike, and all that strike a majority."""
+    trials = [wiped(2), wiped(5, 3, 4), wiped(1), wiped(3, 1, 2), wiped(5)]
+    five = (1, 2, 3, 4, 5)
+    together = [len(chunk) for chunk in chunks(trials, 12, five)]
+    assert together == [3, 2]
+    for trial in trials:
+        stands = standing(trial, five)
+        assert sorted(stands) == sorted(stands.values()) == [*five], "each is there once"
+        assert servers_of(trial, five) == [1, 2, 3][: len(trial.strikes)]
+
+
+def test_servers_of_which_one_leads_are_struck_themselves() -> None:
+    trials = [wiped(2), wiped(1), wiped(2)]
+    assert [len(chunk) for chunk in chunks(trials, 12)] == [1, 2]
+    assert standing(trials[0], ()) == {}
+    assert servers_of(trials[0], ()) == [2]
+
+
+@pytest.mark.parametrize(
+    ("topology", "apart"),
+    [("redlock", True), ("etcd", False), ("sentinel", False), ("redis-cluster", False)],
+)
+def test_which_servers_know_nothing_of_each_other(topology: str, apart: bool) -> None:
+    cluster = cast("Cluster", Nodes(5))
+    found = interchangeable(cluster, topologies()[topology])
+    assert [*found] == ([*cluster.nodes] if apart else [])
 
 
 def test_who_speaks_to_one_node_is_struck_at_each_event() -> None:
