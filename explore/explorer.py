@@ -32,12 +32,12 @@ from lockbench.explore.actors import Actors
 from lockbench.explore.asked import Asked
 from lockbench.explore.findings import alike, as_line, counted, finding_of, usual
 from lockbench.explore.judge import Shown, Undecided, judged, waits_too_long
-from lockbench.explore.plays import OTHERS_GROUP, Plays
+from lockbench.explore.plays import OTHERS_GROUP, ClusterLost, Plays
 from lockbench.explore.scenarios import Scenario
 from lockbench.explore.servers import ELSEWHERE
 from lockbench.explore.stage import VICTIM
 from lockbench.explore.trial import Played, Trial, event_of, struck
-from lockbench.explore.trials import act_of, chunks, named, pairs_of, singles
+from lockbench.explore.trials import CHUNK, act_of, chunks, named, pairs_of, singles
 from lockbench.history.op import F, Type
 from lockbench.history.recorder import PROCESSES_PER_WORKER
 from lockbench.history.recording import read_recording
@@ -172,7 +172,8 @@ class _Explorer:
         known = evolved(known, tried=tuple(tried))
         self._told(f"{len(left)} {what} to try")
         began, count, longest_s = time.monotonic(), 0, 0.0
-        for chunk in chunks(left, self._plays.slots, self._setting.interchangeable):
+        together = chunks(left, self._plays.slots, self._setting.interchangeable, blows=CHUNK)
+        for chunk in together:
             chunk_began = time.monotonic()
             if chunk_began + longest_s > self._until_s:
                 self._told(f"no time is left for {len(left) - count} of them")
@@ -180,10 +181,11 @@ class _Explorer:
             try:
                 known = save(self._tried(chunk, known))
             except ClusterError as error:
-                self._lost.update(map(_key, chunk))
+                lost = dict.fromkeys(error.trials if isinstance(error, ClusterLost) else chunk)
+                self._lost.update(map(_key, lost))
                 why = f"the cluster did not come back: {error}"
                 came = [
-                    Tried(t.scenario, struck(t), "could not run", t.pair, why=why) for t in chunk
+                    Tried(t.scenario, struck(t), "could not run", t.pair, why=why) for t in lost
                 ]
                 save(evolved(known, tried=(*known.tried, *came)))
                 raise

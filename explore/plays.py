@@ -18,7 +18,7 @@ from queue import SimpleQueue
 from typing import Final
 
 from lockbench.bench import interruption, plan
-from lockbench.clusters.base import Cluster, Recorded, Sharded
+from lockbench.clusters.base import Cluster, ClusterError, Recorded, Sharded
 from lockbench.explore.actors import Actors
 from lockbench.explore.asked import Asked
 from lockbench.explore.faults import BEYOND
@@ -41,6 +41,14 @@ OTHERS_GROUP: Final = 2
 RECOVERS_S: Final = 30.0
 POLL_S: Final = 0.1
 PLAYS: Final = "[0-9][0-9][0-9][0-9][0-9][0-9]"  # the folders of plays
+
+
+class ClusterLost(ClusterError):
+    """The cluster did not come back from these."""
+
+    def __init__(self, trials: Sequence[Trial], why: str) -> None:
+        super().__init__(why)
+        self.trials = trials
 
 
 class Plays:
@@ -76,15 +84,18 @@ class Plays:
         others.raise_to(self.slots * self.setting.rivals_and_helper)
 
     def play_all(self, trials: Sequence[Trial]) -> list[Played]:
-        """In any order."""
+        """In any order. Raises ClusterLost."""
         found: list[Played] = []
         with ThreadPoolExecutor(self.slots) as pool:
             for chunk in chunks(trials, self.slots, self.setting.interchangeable):
                 interruption.raise_if_asked()
-                if act_of(chunk[0]):
-                    found += self._play_blow(pool, chunk)
-                else:
-                    found += pool.map(self._play, chunk)
+                try:
+                    if act_of(chunk[0]):
+                        found += self._play_blow(pool, chunk)
+                    else:
+                        found += pool.map(self._play, chunk)
+                except ClusterError as error:
+                    raise ClusterLost(chunk, str(error)) from error
         return found
 
     def _play_blow(self, pool: ThreadPoolExecutor, trials: Sequence[Trial]) -> list[Played]:

@@ -20,7 +20,7 @@ from lockbench.explore.servers import LED, possible, quorums
 from lockbench.explore.trial import Place, Strike, Trial, place_of
 from lockbench.results.documents.exploration import Exploration, ExploredScenario, Tried
 
-# After so many trials a slot, what is known is saved.
+# After so many trials a slot, what was found is played again, and what is known is saved.
 CHUNK: Final = 4
 
 
@@ -99,11 +99,12 @@ def _second(pair: Trial) -> tuple[Place, str]:
 
 
 def chunks(
-    trials: Sequence[Trial], slots: int, interchangeable: Sequence[int] = ()
+    trials: Sequence[Trial], slots: int, interchangeable: Sequence[int] = (), *, blows: int = 1
 ) -> Iterator[Sequence[Trial]]:
     """Those that strike the same servers, whose events come at about the same time, together;
     after all others. The last ones change the leader: another node may be the primary from then
-    on. ``interchangeable``: as of ``standing``."""
+    on. ``interchangeable``: as of ``standing``. ``blows``: how many strikes at the same servers
+    may be in one of them."""
     alone = [trial for trial in trials if not act_of(trial)]
     yield from _parts(alone, CHUNK * slots)
 
@@ -114,7 +115,7 @@ def chunks(
         (t for t in trials if act_of(t)), key=lambda t: (act_of(t) == LED, *blow(t), at_s_of(t))
     )
     for _, of in groupby(rest, blow):
-        yield from _parts(list(of), slots)
+        yield from _parts(list(of), blows * slots)
 
 
 def rounds(places: Sequence[Place]) -> list[list[Place]]:

@@ -195,6 +195,12 @@ def test_servers_that_know_nothing_of_each_other_stand_for_one_another() -> None
         assert servers_of(trial, five) == [1, 2, 3][: len(trial.strikes)]
 
 
+def test_strikes_at_the_same_servers_may_be_played_one_after_the_other() -> None:
+    trials = [wiped(1), wiped(1), wiped(1), wiped(2)]
+    assert [len(chunk) for chunk in chunks(trials, 2)] == [2, 1, 1]
+    assert [len(chunk) for chunk in chunks(trials, 2, blows=2)] == [3, 1]
+
+
 def test_servers_of_which_one_leads_are_struck_themselves() -> None:
     trials = [wiped(2), wiped(1), wiped(2)]
     assert [len(chunk) for chunk in chunks(trials, 12)] == [1, 2]

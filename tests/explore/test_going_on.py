@@ -19,7 +19,7 @@ from lockbench.explore import explorer
 from lockbench.explore.asked import Asked, asked, begun
 from lockbench.explore.explorer import PLAYS_MAX, REPEATS, explore
 from lockbench.explore.judge import LOST_WAKEUP
-from lockbench.explore.plays import Plays, last_number
+from lockbench.explore.plays import ClusterLost, Plays, last_number
 from lockbench.explore.scenarios import SCENARIOS
 from lockbench.explore.trial import Place, Played, Setting, Trial
 from lockbench.history.op import F, Object, Type
@@ -92,6 +92,8 @@ class Told:
         came = self.came(trial, self.played.count(trial))
         if "lost" in came:
             raise ClusterError("nobody answers")
+        if "lost alone" in came:
+            raise ClusterLost([trial, trial], "nobody answers")
         folder = self.folder / f"{len(self.played):06}"
         written(folder, came)
         play = Played(trial, folder, "k", grants=SCENARIOS[trial.scenario].grants)
@@ -261,6 +263,20 @@ def test_after_a_lost_cluster_it_goes_on_with_the_rest(run: Run) -> None:
     lost = [one for one in document.tried if one.outcome == "could not run"]
     assert "client-gone" in {one.strikes[0].fault for one in lost}
     assert all("nobody answers" in (one.why or "") for one in lost)
+    assert len(document.tried) == document.planned
+
+
+def test_only_what_a_cluster_did_not_come_back_from_is_given_up(run: Run) -> None:
+    """What was to be played beside it is played on the next cluster."""
+
+    def came(trial: Trial, time: int) -> set[str]:
+        first = trial.strikes and trial.strikes[0].place.number == 1
+        return {"lost alone"} if first and "client-gone" in faults_of(trial) else set()
+
+    run.came = came
+    document = run()
+    (lost,) = [one for one in document.tried if one.outcome == "could not run"]
+    assert lost.strikes[0].fault == "client-gone"
     assert len(document.tried) == document.planned
 
 
