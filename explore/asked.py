@@ -18,7 +18,6 @@ from lockbench.results.errors import BadInput, Unfit
 
 LEASE_S: Final = 2.0
 CLIENT_TIMEOUT_S: Final = 0.8
-RETRY_PAUSE_S: Final = 0.1  # who polls more often sends more messages that are alike
 CLIENTS: Final = 3  # the victim and two rivals
 
 
@@ -61,12 +60,7 @@ def asked(
     if case.system.kind == "none":
         raise Unfit(f"{lock} is a way to do without a lock; there is nothing to explore")
     lease_s = max(LEASE_S, case.system.pace.get("lease_ttl_s", 0.0))
-    pace = replace(
-        case.pace,
-        lease_ttl_s=lease_s,
-        client_timeout_s=CLIENT_TIMEOUT_S,
-        retry_pause_s=max(RETRY_PAUSE_S, case.pace.retry_pause_s),
-    )
+    pace = replace(case.pace, lease_ttl_s=lease_s, client_timeout_s=CLIENT_TIMEOUT_S)
     chosen = [SCENARIOS[name] for name in scenarios or SCENARIOS]
     fit = [one for one in chosen if one.fits(case.system)]
     if scenarios and len(fit) < len(chosen):
