@@ -5,6 +5,8 @@ from __future__ import annotations
 from lockbench.explore.asked import CLIENTS
 from lockbench.explore.faults import FAULTS, fitting
 from lockbench.explore.scenarios import SCENARIOS
+from lockbench.explore.trial import place_of
+from lockbench.explore.trials import polls
 from lockbench.locks.registry import systems
 from lockbench.results.documents import Versions
 from lockbench.results.documents.exploration import (
@@ -31,6 +33,10 @@ def map_of(document: Exploration) -> ExplorationMap:
         ref=document.ref,
         faults={fault.name: fault.summary for fault in FAULTS.values()},
         scenarios=tuple(_mapped(scenario, document) for scenario in document.scenarios),
+        polls=sum(
+            len(polls([place_of(event) for event in scenario.events]))
+            for scenario in document.scenarios
+        ),
         singles=len(document.tried) - pairs,
         missed=sum(tried.outcome in {"not reached", "could not run"} for tried in document.tried),
         pairs=document.pairs,

@@ -110,12 +110,12 @@ class Played:
 
 def place_of(event: EventPlace) -> Place:
     """From a document."""
-    return Place(event.kind, event.number, event.node, event.at_s)
+    return Place(event.kind, event.number, event.node, event.at_s, event.size)
 
 
 def event_of(place: Place) -> EventPlace:
     """As documents have it."""
-    return EventPlace(place.kind, place.number, place.node, round(place.at_s, 6))
+    return EventPlace(place.kind, place.number, place.node, round(place.at_s, 6), place.size)
 
 
 def at_event(strike: Strike) -> StrikeAt:

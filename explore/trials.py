@@ -1,5 +1,8 @@
 """Which faults are tried at which events, which pairs of faults, and which of them together.
 
+Who polls sends the same messages again and again, and gets the same answers. In between nothing has
+changed but the time, so of a long run of such rounds the first and the last two are struck.
+
 Of two faults the second strikes an event that came after the first, in a play with the first alone.
 Where the first left the same state as no fault, all its pairs are left out: each second was tried
 alone. Where it left the same state as another first, those are left out whose second was tried
@@ -22,12 +25,15 @@ from lockbench.results.documents.exploration import Exploration, ExploredScenari
 
 # After so many trials a slot, what was found is played again, and what is known is saved.
 CHUNK: Final = 4
+OF_POLLS: Final = 2  # of polls that are alike, so many at the begin and at the end are struck
 
 
 def singles(scenario: ExploredScenario, cluster: Cluster) -> Iterator[Trial]:
     """Each event with each fault that fits. Where the lock asks all of several nodes, they are
     alike: those of the first, of the one that makes the majority, and of a majority at once."""
-    places = [place_of(event) for event in scenario.events]
+    every = [place_of(event) for event in scenario.events]
+    left_out = polls(every)
+    places = [place for place in every if place not in left_out]
     alike, groups, asked_all = set[Place](), list[tuple[Place, ...]](), set[Place]()
     for part in quorums(cluster):
         most = len(part) // 2 + 1
@@ -116,6 +122,18 @@ def chunks(
     )
     for _, of in groupby(rest, blow):
         yield from _parts(list(of), blows * slots)
+
+
+def polls(places: Sequence[Place]) -> set[Place]:
+    """The events of rounds that are like those before and after them: as many messages of the same
+    sizes, of a run of more than twice ``OF_POLLS``."""
+    found: set[Place] = set()
+    asked = [round_ for round_ in rounds(places) if round_[0].kind in {"request", "reply"}]
+    for kind in ("request", "reply"):
+        of_kind = [round_ for round_ in asked if round_[0].kind == kind]
+        for _, run in groupby(of_kind, lambda round_: sorted(place.size for place in round_)):
+            found.update(place for round_ in list(run)[OF_POLLS:-OF_POLLS] for place in round_)
+    return found
 
 
 def rounds(places: Sequence[Place]) -> list[list[Place]]:

@@ -43,8 +43,10 @@ def summary(document: ExplorationMap) -> list[str]:
         pairs = (
             f", {document.pairs} pairs ({document.pairs_tried} tried, {like_others} like others)"
         )
+    polls = f" ({document.polls} of them of polls like others)" if document.polls else ""
     first = (
-        f"{named(document)}: {times(events, 'event')}, {times(document.singles, 'fault')}{pairs}, "
+        f"{named(document)}: {times(events, 'event')}{polls}, "
+        f"{times(document.singles, 'fault')}{pairs}, "
         f"{reached}, {times(len(document.findings), 'finding')}; "
         f"{times(round(document.took_s / 60), 'minute')}"
     )

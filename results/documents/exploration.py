@@ -27,13 +27,14 @@ Outcome = Literal["kept", "broke", "not reached", "could not run"]
 
 
 class EventPlace(Part, frozen=True):
-    """The ``number``-th event of its kind on all links of the victim. ``node`` and ``at_s``: where
-    and when it was in the play without a fault."""
+    """The ``number``-th event of its kind on all links of the victim. ``node``, ``at_s`` and
+    ``size`` (bytes): where, when and how large it was in the play without a fault."""
 
     kind: Literal["connect", "request", "reply", "end"]
     number: Positive
     node: Positive
     at_s: Real = 0.0
+    size: Count = 0
 
 
 class StrikeAt(Part, frozen=True):
@@ -144,7 +145,8 @@ class MappedScenario(Part, frozen=True):
 
 class ExplorationMap(Document, frozen=True, kw_only=True):
     """``versions``: package → version of all that decides what was found. ``ref``: what it was made
-    with instead of what is pinned (``--with``). ``faults``: what each fault does. ``singles``:
+    with instead of what is pinned (``--with``). ``faults``: what each fault does. ``polls``: how
+    many of the events are those of polls like others, and were not struck. ``singles``:
     faults at one event, or at a round of them; ``missed``: of those and of the pairs, how many did
     not come about. ``pairs`` there are, ``pairs_tried`` were tried: the others are like these.
     ``whole``: of every scenario that fits the lock. ``unjudged``: as of ``Exploration``."""
@@ -158,6 +160,7 @@ class ExplorationMap(Document, frozen=True, kw_only=True):
     ref: str | None = None
     faults: dict[Name, Name]
     scenarios: tuple[MappedScenario, ...]
+    polls: Count = 0
     singles: Count
     missed: Count = 0
     pairs: Count = 0

@@ -6,7 +6,7 @@ import uuid
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import cast
+from typing import Any, cast
 
 import pytest
 from msgspec.structs import replace as with_
@@ -36,8 +36,8 @@ from lockbench.explore.link import FITTING
 from lockbench.explore.mapped import map_of
 from lockbench.explore.servers import interchangeable
 from lockbench.explore.several import at_once
-from lockbench.explore.trial import Place, Setting, Strike, Trial, at_event
-from lockbench.explore.trials import chunks, pairs_of, servers_of, singles, standing
+from lockbench.explore.trial import Place, Setting, Strike, Trial, at_event, event_of
+from lockbench.explore.trials import chunks, pairs_of, polls, servers_of, singles, standing
 from lockbench.locks.registry import find, systems
 from lockbench.report import messages
 from lockbench.results.documents import read, text_of
@@ -176,6 +176,48 @@ def test_the_leader_is_changed_last() -> None:
     trials = [Trial("free", (Strike(p, act),)) for p, act in zip(places, acts, strict=True)]
     played = [trial.strikes[0].fault for chunk in chunks(trials, 12) for trial in chunk]
     assert played == ["reply-lost", "server-frozen", "server-wiped", "leader-changed"]
+
+
+def asked_in_turn(kind: Any, sizes: Sequence[int], nodes: int = 1) -> list[Place]:
+    """Messages of these sizes to each of so many nodes."""
+    each = [(node, size) for size in sizes for node in range(1, nodes + 1)]
+    return [Place(kind, n, node, n / 10, size) for n, (node, size) in enumerate(each, 1)]
+
+
+@pytest.mark.parametrize(
+    ("sizes", "nodes", "left_out"),
+    [
+        ((90, 30, 30, 30, 30, 30, 30, 50), 1, {4, 5}),  # the first and the last two are struck
+        ((90, 30, 30, 30, 30, 50), 1, set()),  # nothing lies between them
+        ((30, 30, 31, 30, 30, 30, 30), 1, set()),
+        ((30, 30, 30, 30, 30), 3, {7, 8, 9}),
+        ((30, 30, 30, 30, 30, 50, 30, 30, 30, 30, 30), 1, {3, 9}),
+    ],
+)
+def test_of_polls_that_are_alike_the_first_and_the_last_are_struck(
+    sizes: tuple[int, ...], nodes: int, left_out: set[int]
+) -> None:
+    for kind in ("request", "reply"):
+        found = polls(asked_in_turn(kind, sizes, nodes))
+        assert {place.number for place in found} == left_out
+    assert polls(asked_in_turn("connect", sizes, nodes)) == set()
+
+
+def test_polls_of_requests_and_of_replies_are_told_apart() -> None:
+    """Requests that are alike may be answered in another way."""
+    requests, replies = (30,) * 5, (5, 5, 9, 5, 5)
+    found = polls([*asked_in_turn("request", requests), *asked_in_turn("reply", replies)])
+    assert {(place.kind, place.number) for place in found} == {("request", 3)}
+
+
+def test_what_is_left_out_is_tried_with_no_fault_and_counted() -> None:
+    events = tuple(map(event_of, asked_in_turn("request", (30,) * 6)))
+    scenario = ExploredScenario("gives-up", "", events)
+    struck = {t.strikes[0].place.number for t in singles(scenario, cast("Cluster", Nodes(1)))}
+    assert struck == {1, 2, 5, 6}
+    mapped = map_of(with_(KNOWN, scenarios=(scenario,)))
+    assert mapped.polls == 2
+    assert "6 events (2 of them of polls like others)" in messages.summary(mapped)[0]
 
 
 def wiped(*nodes: int) -> Trial:
