@@ -30,6 +30,7 @@ RAISES: Final = "raises"
 DENIED_YET_TAKEN: Final = "denied-yet-taken"
 RELEASED_YET_KEPT: Final = "released-yet-kept"
 LOST_WAKEUP: Final = "lost-wakeup"
+LEAKED: Final = "leaked-lock"
 MEANS: Final = {
     HANGS: "a call outlasted its own limit and everything that was done to it",
     RAISES: (
@@ -90,7 +91,7 @@ def judged(played: Played, system: System, *, timed: bool = True) -> Shown | Und
     excused = expected.excused(list(broken))
     names = told(sorted(broken))
     always = dict(_always(played, history, system))
-    if not timed:
+    if not timed or LEAKED in broken:  # nobody can be granted a key that leaked
         always.pop(LOST_WAKEUP, None)
     if not broken and not always:
         unknown = {name: v.reason for name, v in ours.items() if v.result == "unknown"}

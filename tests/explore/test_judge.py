@@ -246,6 +246,19 @@ def test_who_is_refused_may_have_held_it_until_then(tmp_path: Path) -> None:
     assert judge(tmp_path) is None
 
 
+@pytest.mark.parametrize(
+    ("leaked", "found"), [("invalid", ("leaked-lock",)), ("valid", (LOST_WAKEUP,))]
+)
+def test_who_waits_for_a_key_that_leaked_is_no_finding_of_its_own(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, leaked: str, found: tuple[str, ...]
+) -> None:
+    waited(tmp_path, until_s=3.5)
+    verdicts(monkeypatch, leaked_lock=leaked)
+    shown = judge(tmp_path)
+    assert shown is not None
+    assert shown.verdicts == found
+
+
 def verdicts(monkeypatch: pytest.MonkeyPatch, contradicted: str = "", **results: str) -> None:
     """The checker says so."""
     found = {
