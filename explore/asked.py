@@ -10,14 +10,13 @@ from lockbench.bench import plan
 from lockbench.explore.faults import FAULTS
 from lockbench.explore.judge import RAISES
 from lockbench.explore.scenarios import SCENARIOS, Scenario
-from lockbench.explore.trial import Place, Strike
+from lockbench.explore.trial import CLIENT_TIMEOUT_S, Place, Strike
 from lockbench.locks.shared.library import library_of
 from lockbench.results.documents import Versions
 from lockbench.results.documents.exploration import Exploration
 from lockbench.results.errors import BadInput, Unfit
 
 LEASE_S: Final = 2.0
-CLIENT_TIMEOUT_S: Final = 0.8
 CLIENTS: Final = 3  # the victim and two rivals
 
 

@@ -15,7 +15,7 @@ from lockbench.checker.service import contradictions
 from lockbench.explore.faults import FAULTS
 from lockbench.explore.scenarios import SCENARIOS
 from lockbench.explore.stage import VICTIM
-from lockbench.explore.trial import Played
+from lockbench.explore.trial import CLIENT_TIMEOUT_S, Played
 from lockbench.history.columns import History
 from lockbench.history.op import NULL, F, Fault, Type
 from lockbench.history.recorder import PROCESSES_PER_WORKER
@@ -168,6 +168,11 @@ def _unwoken(history: History) -> str | None:
         )
         for servers in (True, False)
     }
+    # What was sent before may get no answer, and its client waits for one.
+    answers_ns = {
+        servers: at_ns + int(1e9 * CLIENT_TIMEOUT_S) if at_ns else 0
+        for servers, at_ns in healed_ns.items()
+    }
     # A new leader gives each lease or session its whole time again, from when it leads
     # (etcd's lessor, Promote; ZooKeeper's SessionTrackerImpl).
     led_ns = healed_ns[True] + lease_ns + slack_ns if healed_ns[True] else 0
@@ -183,7 +188,7 @@ def _unwoken(history: History) -> str | None:
             if other != row and history.key[other] == key and history.invoke_ns[other] < answered_ns
         )
         others_row = history.process[row] // PROCESSES_PER_WORKER != VICTIM
-        free_ns = max(int(history.invoke_ns[row]), healed_ns[bool(others_row)], *others)
+        free_ns = max(int(history.invoke_ns[row]), answers_ns[bool(others_row)], *others)
         if answered_ns - free_ns > lease_ns // 4:
             return (
                 f"{history.client(int(history.process[row]))} waited for "

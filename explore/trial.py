@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Final
 
 from lockbench.explore import link
 from lockbench.explore.faults import FAULTS
@@ -12,6 +13,8 @@ from lockbench.explore.link import Kind
 from lockbench.locks.base import System
 from lockbench.results.documents.exploration import EventPlace, StrikeAt
 from lockbench.workloads.load import Pace, slack_s
+
+CLIENT_TIMEOUT_S: Final = 0.8  # how long a client waits for an answer
 
 
 @dataclass(frozen=True, slots=True, order=True)

@@ -213,13 +213,24 @@ def test_a_waiter_that_is_not_woken(tmp_path: Path) -> None:
             "until_s": 3.5,
             "fault": Fault("late", ("node 1",), (2 * NS, 2 * NS), (3 * NS, 3 * NS)),
         },
+        # Its request was sent before the heal, and had no answer within 0.8 s.
+        {
+            "until_s": 4.2,
+            "fault": Fault("server-wiped", ("node 1",), (2 * NS, 2 * NS), (3 * NS, 3 * NS)),
+        },
     ],
-    ids=["soon", "unknown", "struck"],
+    ids=["soon", "unknown", "struck", "unanswered"],
 )
 def test_a_waiter_that_had_to_wait(tmp_path: Path, more: dict[str, Any]) -> None:
     waited(tmp_path, **more)
     assert judge(tmp_path) is None
     assert not waits_too_long(played(tmp_path))
+
+
+def test_who_waits_on_after_a_strike_is_not_woken(tmp_path: Path) -> None:
+    wiped = Fault("server-wiped", ("node 1",), (2 * NS, 2 * NS), (3 * NS, 3 * NS))
+    waited(tmp_path, until_s=4.4, fault=wiped)
+    assert waits_too_long(played(tmp_path))
 
 
 @pytest.mark.parametrize(
