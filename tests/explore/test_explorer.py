@@ -13,6 +13,7 @@ from msgspec.structs import replace as with_
 
 from lockbench.clusters.base import Cluster
 from lockbench.clusters.registry import topologies
+from lockbench.evidence import explored as maps
 from lockbench.evidence import track
 from lockbench.evidence.sides import CURRENT, Instead, parse
 from lockbench.explore import command, page
@@ -388,6 +389,7 @@ def test_several_at_once_take_their_share_and_no_less_than_the_longest(
 ) -> None:
     monkeypatch.setattr(command, "at_once", lambda: 3)
     monkeypatch.setattr(command, "USUAL_S", 300.0)
+    monkeypatch.setattr(maps, "load", dict)
     said = beforehand([asked("redis-token")] * locks, tmp_path)
     assert f"about {hours} hours" in said, "12 x 300 s / 3, and 300 s"
 
