@@ -111,7 +111,8 @@ def test_a_holder_that_is_frozen_in_its_transaction_writes_before_a_newer_one(
             )
             return int(count) > 0
 
-        old = pool.submit(postgres.write_if_newer, ask, literal(key), "'old'", 1)
+        value = literal(Write(key, 1, seen, 1).value)
+        old = pool.submit(postgres.write_if_newer, ask, literal(key), value, 1)
         eventually(lambda: looking.ask("SELECT 1 FROM pg_locks WHERE mode = 'RowExclusiveLock'"))
         new = pool.submit(newer.write, Write(key, 2, seen, 2))
         if limited:
