@@ -128,10 +128,9 @@ def polls(places: Sequence[Place]) -> set[Place]:
     """The events of rounds that are like those before and after them: as many messages of the same
     sizes, of a run of more than twice ``OF_POLLS``."""
     found: set[Place] = set()
-    asked = [round_ for round_ in rounds(places) if round_[0].kind in {"request", "reply"}]
     for kind in ("request", "reply"):
-        of_kind = [round_ for round_ in asked if round_[0].kind == kind]
-        for _, run in groupby(of_kind, lambda round_: sorted(place.size for place in round_)):
+        asked = rounds([place for place in places if place.kind == kind])
+        for _, run in groupby(asked, lambda round_: sorted(place.size for place in round_)):
             found.update(place for round_ in list(run)[OF_POLLS:-OF_POLLS] for place in round_)
     return found
 

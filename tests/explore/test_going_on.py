@@ -251,12 +251,18 @@ def test_while_pairs_are_tried_it_has_not_ended(run: Run) -> None:
     assert not any(document.ended for document in run.saved)
 
 
-def test_after_a_lost_cluster_it_goes_on_with_the_rest(run: Run) -> None:
+def once(what: str) -> Came:
+    """It comes of the loss of a client at the first event."""
+
     def came(trial: Trial, time: int) -> set[str]:
         first = trial.strikes and trial.strikes[0].place.number == 1
-        return {"lost"} if first and "client-gone" in faults_of(trial) else set()
+        return {what} if first and "client-gone" in faults_of(trial) else set()
 
-    run.came = came
+    return came
+
+
+def test_after_a_lost_cluster_it_goes_on_with_the_rest(run: Run) -> None:
+    run.came = once("lost")
     document = run()
     assert document.ended
     assert len(run.plays) == 2
@@ -268,12 +274,7 @@ def test_after_a_lost_cluster_it_goes_on_with_the_rest(run: Run) -> None:
 
 def test_only_what_a_cluster_did_not_come_back_from_is_given_up(run: Run) -> None:
     """What was to be played beside it is played on the next cluster."""
-
-    def came(trial: Trial, time: int) -> set[str]:
-        first = trial.strikes and trial.strikes[0].place.number == 1
-        return {"lost alone"} if first and "client-gone" in faults_of(trial) else set()
-
-    run.came = came
+    run.came = once("lost alone")
     document = run()
     (lost,) = [one for one in document.tried if one.outcome == "could not run"]
     assert lost.strikes[0].fault == "client-gone"
