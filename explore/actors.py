@@ -9,6 +9,7 @@ import select
 import signal
 import socket
 import tempfile
+import threading
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -101,6 +102,7 @@ class Actors:
         self._folder = tempfile.TemporaryDirectory(prefix="lockbench-actors-")
         self._idle: list[Actor] = []
         self._all: list[Actor] = []
+        self._ending = threading.Lock()
 
     def __enter__(self) -> Actors:
         return self
@@ -115,6 +117,12 @@ class Actors:
         while len(self._idle) < count:
             self._idle.append(self._start())
 
+    def kill(self) -> None:
+        """All there are, also those that are lent; nobody can be lent afterwards."""
+        with self._ending:
+            for actor in self._all:
+                actor.kill()
+
     @contextmanager
     def lent(self, count: int) -> Iterator[list[Actor]]:
         """So many of those that are idle. Who is killed or busy afterwards is lent to nobody
@@ -123,12 +131,13 @@ class Actors:
         try:
             yield taken
         finally:
-            for actor in taken:
-                if actor.killed_ns is None and not actor.busy:
-                    self._idle.append(actor)
-                else:
-                    self._all.remove(actor)
-                    actor.close()
+            with self._ending:
+                for actor in taken:
+                    if actor.killed_ns is None and not actor.busy:
+                        self._idle.append(actor)
+                    else:
+                        self._all.remove(actor)
+                        actor.close()
 
     def _start(self) -> Actor:
         name = f"actor-{len(self._all)}-{monotonic_ns():x}"

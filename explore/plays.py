@@ -93,7 +93,7 @@ class Plays:
                     if act_of(chunk[0]):
                         found += self._play_blow(pool, chunk)
                     else:
-                        found += pool.map(self._play, chunk)
+                        found += self._play_at_once(pool, chunk)
                 except ClusterError as error:
                     raise ClusterLost(chunk, str(error)) from error
         return found
@@ -113,7 +113,7 @@ class Plays:
         latest_s = max(map(at_s_of, trials))
         servers = [_Later(blow, latest_s - at_s_of(trial)) for trial in trials]
         try:
-            played = list(pool.map(self._play, trials, servers))
+            played = self._play_at_once(pool, trials, servers)
         finally:
             blow.over()
             striker.join()
@@ -121,6 +121,16 @@ class Plays:
         for play in played:
             play.unable = play.unable or blow.failure
         return played
+
+    def _play_at_once(
+        self, pool: ThreadPoolExecutor, trials: Sequence[Trial], *servers: Sequence[Server]
+    ) -> list[Played]:
+        try:
+            return list(pool.map(self._play, trials, *servers))
+        except BaseException:  # nobody wants to know any more how the others end
+            self._victims.kill()
+            self._others.kill()
+            raise
 
     def _recover(self) -> None:
         """Waits until the whole cluster serves. Raises ClusterError."""

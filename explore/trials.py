@@ -1,7 +1,7 @@
 """Which faults are tried at which events, which pairs of faults, and which of them together.
 
 Who polls sends the same messages again and again, and gets the same answers. In between nothing has
-changed but the time, so of a long run of such rounds the first and the last two are struck.
+changed but the time, so of a long run of such polls the first and the last two are struck.
 
 Of two faults the second strikes an event that came after the first, in a play with the first alone.
 Where the first left the same state as no fault, all its pairs are left out: each second was tried
@@ -26,6 +26,7 @@ from lockbench.results.documents.exploration import Exploration, ExploredScenari
 # After so many trials a slot, what was found is played again, and what is known is saved.
 CHUNK: Final = 4
 OF_POLLS: Final = 2  # of polls that are alike, so many at the begin and at the end are struck
+OF_A_POLL: Final = 3  # messages to a node, at most
 
 
 def singles(scenario: ExploredScenario, cluster: Cluster) -> Iterator[Trial]:
@@ -37,7 +38,8 @@ def singles(scenario: ExploredScenario, cluster: Cluster) -> Iterator[Trial]:
     alike, groups, asked_all = set[Place](), list[tuple[Place, ...]](), set[Place]()
     for part in quorums(cluster):
         most = len(part) // 2 + 1
-        for asked in rounds([place for place in places if place.node in part]):
+        for round_ in rounds([place for place in every if place.node in part]):
+            asked = [place for place in round_ if place not in left_out]
             if len(asked) >= most > 1:
                 alike |= {*asked} - {asked[0], asked[most - 1]}
                 groups.append(tuple(asked[:most]))
@@ -125,14 +127,29 @@ def chunks(
 
 
 def polls(places: Sequence[Place]) -> set[Place]:
-    """The events of rounds that are like those before and after them: as many messages of the same
-    sizes, of a run of more than twice ``OF_POLLS``."""
-    found: set[Place] = set()
-    for kind in ("request", "reply"):
-        asked = rounds([place for place in places if place.kind == kind])
-        for _, run in groupby(asked, lambda round_: sorted(place.size for place in round_)):
-            found.update(place for round_ in list(run)[OF_POLLS:-OF_POLLS] for place in round_)
-    return found
+    """The events of polls that are like those before and after them: at one node, one message or
+    a few, of the same sizes in the same order, more than twice ``OF_POLLS`` times in a row."""
+    at_node: dict[tuple[str, int], list[Place]] = {}
+    for place in places:
+        if place.kind in {"request", "reply"}:
+            at_node.setdefault((place.kind, place.node), []).append(place)
+    return {
+        each[at]
+        for each in at_node.values()
+        for of_poll in range(1, OF_A_POLL + 1)
+        for at in _repeated([place.size for place in each], of_poll)
+    }
+
+
+def _repeated(sizes: Sequence[int], of_poll: int) -> Iterator[int]:
+    """Where so many sizes come again and again, without the first and the last ``OF_POLLS``."""
+    begin = 0
+    while begin < len(sizes):
+        end = begin + of_poll
+        while end < len(sizes) and sizes[end] == sizes[end - of_poll]:
+            end += 1
+        yield from range(begin + OF_POLLS * of_poll, end - OF_POLLS * of_poll)
+        begin = end - of_poll + 1
 
 
 def rounds(places: Sequence[Place]) -> list[list[Place]]:

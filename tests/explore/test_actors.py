@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
 
@@ -25,12 +26,14 @@ pytestmark = pytest.mark.slow  # a fork server imports everything
 
 
 @pytest.fixture(scope="module")
-def actors(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Actors]:
-    logs = tmp_path_factory.mktemp("logs")
-    with (
-        ForkServer("test", ["lockbench.explore.actor"]) as fork_server,
-        Actors(fork_server, logs) as pool,
-    ):
+def fork_server() -> Iterator[ForkServer]:
+    with ForkServer("test", ["lockbench.explore.actor"]) as server:
+        yield server
+
+
+@pytest.fixture(scope="module")
+def actors(fork_server: ForkServer, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Actors]:
+    with Actors(fork_server, tmp_path_factory.mktemp("logs")) as pool:
         yield pool
 
 
@@ -125,6 +128,22 @@ def test_a_killed_actor_is_gone_and_lent_to_nobody_again(actors: Actors, tmp_pat
     actors.raise_to(2)
     with actors.lent(2) as lent:
         assert killed not in lent
+
+
+def test_who_waits_for_an_actor_is_told_when_all_are_killed(
+    fork_server: ForkServer, tmp_path: Path
+) -> None:
+    with Actors(fork_server, tmp_path) as pool, ThreadPoolExecutor() as thread:
+        pool.raise_to(2)
+        with pool.lent(1) as (frozen,):
+            frozen.freeze()
+            frozen.tell(opened(tmp_path))
+            waiting = thread.submit(frozen.answer, LIMIT_S)
+            pool.kill()
+            with pytest.raises(Gone):
+                waiting.result()
+            with pool.lent(1) as (idle,), pytest.raises(Gone):
+                idle.tell(opened(tmp_path))
 
 
 def test_who_has_not_answered_is_lent_to_nobody_again(actors: Actors, tmp_path: Path) -> None:

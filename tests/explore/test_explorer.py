@@ -193,6 +193,11 @@ def asked_in_turn(kind: Any, sizes: Sequence[int], nodes: int = 1) -> list[Place
         ((30, 30, 31, 30, 30, 30, 30), 1, set()),
         ((30, 30, 30, 30, 30), 3, {7, 8, 9}),
         ((30, 30, 30, 30, 30, 50, 30, 30, 30, 30, 30), 1, {3, 9}),
+        ((30, 70) * 6, 1, {5, 6, 7, 8}),  # a poll of two messages
+        ((30, 70) * 5 + (30,), 1, {5, 6, 7}),
+        ((30, 70) * 4, 1, set()),
+        ((30, 70, 40) * 5, 1, {7, 8, 9}),
+        ((30, 70, 40, 90) * 5, 1, set()),  # one of four is not looked for
     ],
 )
 def test_of_polls_that_are_alike_the_first_and_the_last_are_struck(
@@ -202,6 +207,15 @@ def test_of_polls_that_are_alike_the_first_and_the_last_are_struck(
         found = polls(asked_in_turn(kind, sizes, nodes))
         assert {place.number for place in found} == left_out
     assert polls(asked_in_turn("connect", sizes, nodes)) == set()
+
+
+def test_each_node_may_be_polled_in_its_own_way() -> None:
+    """A client of several nodes asks all of them, and takes back what only some have granted."""
+    sizes = [(1, 72), (2, 72), (2, 104)] * 6
+    places = [Place("request", n, node, n / 10, size) for n, (node, size) in enumerate(sizes, 1)]
+    found = polls(places)
+    assert {place.number for place in found if place.node == 1} == {7, 10}
+    assert {place.number for place in found if place.node == 2} == {8, 9, 11, 12}
 
 
 def test_polls_of_requests_and_of_replies_are_told_apart() -> None:
