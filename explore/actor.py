@@ -30,7 +30,7 @@ from lockbench.explore.orders import (
 )
 from lockbench.history.op import F, Type
 from lockbench.history.recorder import Recorder
-from lockbench.locks.base import Address, Granted, Hold, Lock, Observer
+from lockbench.locks.base import Address, Backoff, Granted, Hold, Lock, Observer
 from lockbench.locks.registry import find
 from lockbench.locks.shared.sidecar import close_shared, failures
 from lockbench.workloads.caller import Caller
@@ -39,6 +39,8 @@ log = logging.getLogger("lockbench.actor")
 
 SEGMENT_RECORDS = 256
 CLAIM_WAIT_S = 0.5
+# Between the tries of a wait, of all plays alike: the k-th event is then the same message.
+PAUSE_S = 0.15
 
 
 class Actor:
@@ -130,6 +132,7 @@ def main() -> None:
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(name)s %(levelname)s %(message)s")
     decoder = msgspec.json.Decoder(Order)
     actor = Actor()
+    Backoff.every_s = PAUSE_S
     with socket.socket(socket.AF_UNIX) as channel:
         channel.connect(os.environ[ENVIRONMENT])
         with channel.makefile("rwb") as lines:

@@ -37,7 +37,7 @@ from lockbench.explore.scenarios import Scenario
 from lockbench.explore.servers import ELSEWHERE
 from lockbench.explore.stage import VICTIM
 from lockbench.explore.trial import Played, Trial, event_of, struck
-from lockbench.explore.trials import CHUNK, act_of, chunks, named, pairs_of, singles
+from lockbench.explore.trials import act_of, chunks, named, pairs_of, singles
 from lockbench.history.op import F, Type
 from lockbench.history.recorder import PROCESSES_PER_WORKER
 from lockbench.history.recording import read_recording
@@ -49,6 +49,8 @@ from lockbench.results.documents.exploration import (
 )
 from lockbench.workloads.fork_server import ForkServer
 
+# After so many trials a slot, what was found is played again, and what is known is saved.
+CHUNK: Final = 4
 DRY_PLAYS: Final = 2
 PLAYS_MAX: Final = 3
 ELSEWHERE_MAX: Final = 10  # of a play whose event came at another server than was struck
@@ -172,7 +174,8 @@ class _Explorer:
         known = evolved(known, tried=tuple(tried))
         self._told(f"{len(left)} {what} to try")
         began, count, longest_s = time.monotonic(), 0, 0.0
-        together = chunks(left, self._plays.slots, self._setting.interchangeable, blows=CHUNK)
+        slots, sharing = self._plays.slots, self._plays.sharing
+        together = chunks(left, CHUNK * slots, CHUNK * sharing, self._setting.interchangeable)
         for chunk in together:
             chunk_began = time.monotonic()
             if chunk_began + longest_s > self._until_s:
@@ -378,5 +381,6 @@ def _state(play: Played) -> str:
 def _then(play: Played) -> tuple[EventPlace, ...]:
     """The events that came after the one that was struck."""
     (strike,) = play.trial.strikes
-    at = next((n for n, p in enumerate(play.places, 1) if p == strike.place), len(play.places))
+    place = play.met.get(strike, strike.place)
+    at = next((n for n, p in enumerate(play.places, 1) if p == place), len(play.places))
     return tuple(map(event_of, play.places[at:]))

@@ -7,7 +7,7 @@ for ``PAUSE_S`` is another reply: nobody asked for it.
 Events are numbered from 1, for each kind over all links of the client, in the order in which their
 first byte came here. What comes on a connection on which something was lost is none.
 
-Guarantees: an order strikes the event with its kind and number and nothing else, and ``struck``
+Guarantees: an order strikes the event that it means and nothing else, and ``struck``
 says when, in the machine's monotonic clock; what was never struck is not there. What is behind a
 burst that is kept back, on its connection and in its direction, waits with it; everything else
 passes. What is struck is the whole burst: it has come when nothing came for ``GATHERS_S``.
@@ -74,13 +74,15 @@ class Event:
 
 @dataclass(frozen=True, slots=True)
 class Order:
-    """What is to happen to an event. ``seconds``: how late it is. Raises ValueError for a strike
-    that does not fit."""
+    """What is to happen to an event. ``seconds``: how late it is. ``node``: where it has to be;
+    then the first one there with this number or a higher one is meant. Raises ValueError for a
+    strike that does not fit."""
 
     kind: Kind
     number: int
     strike: Strike
     seconds: float = 0.0
+    node: int | None = None
 
     def __post_init__(self) -> None:
         if self.strike not in FITTING[self.kind]:
@@ -123,10 +125,10 @@ class Traffic:
         self._mutex = threading.Lock()
         self._events: list[Event] = []
         self._counts: dict[Kind, int] = dict.fromkeys(FITTING, 0)
-        self._orders = {(one.kind, one.number): one for one in orders}
+        self._orders = list(orders)
         self._places: dict[Order, int] = {}  # among the events
         self._struck: dict[Order, int] = {}
-        self._held = {one: Held() for one in self._orders.values() if one.strike == "held"}
+        self._held = {one: Held() for one in self._orders if one.strike == "held"}
         self.requests_go = threading.Event()
         """Set while requests pass that are not struck themselves."""
         self.requests_go.set()
@@ -184,13 +186,23 @@ class Traffic:
             connection.kind, connection.newest = kind, len(self._events)
             event = Event(kind, self._counts[kind], node, connection.number, now_ns, size)
             self._events.append(event)
-            order = self._orders.get((kind, event.number)) if self._armed else None
+            order = self._for(event)
             if order is None:
                 return None
             self._places[order] = connection.newest
             if order in self._held:
                 self._held[order].connection = connection
         return order
+
+    def _for(self, event: Event) -> Order | None:
+        for one in self._orders if self._armed else ():
+            if one.kind != event.kind:
+                continue
+            if one.node is None and one.number == event.number:
+                return one
+            if one.node == event.node and one.number <= event.number and one not in self._places:
+                return one
+        return None
 
     def note_more(self, order: Order, size: int) -> None:
         """More came of the event that is to be struck. For links."""

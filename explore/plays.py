@@ -32,8 +32,10 @@ from lockbench.locks.shared.client_container import ContainerLibrary
 from lockbench.locks.shared.library import library_of
 from lockbench.locks.shared.tenures import service_of
 
-# So many plays at once: they wait most of the time.
+# So many plays at once: they wait most of the time. Those that share a strike at servers all wait
+# until these serve again.
 SLOTS: Final = 24
+SHARING: Final = 48
 CONTAINER_SLOTS: Final = 6  # their clients are virtual machines
 FIRST_HOST: Final = 100  # 127.0.0.100 and up are the victims'
 VICTIMS_GROUP: Final = 1
@@ -75,8 +77,9 @@ class Plays:
         self._victims, self._others = victims, others
         contained = isinstance(library_of(case.system), ContainerLibrary)
         self.slots = CONTAINER_SLOTS if contained else SLOTS
+        self.sharing = CONTAINER_SLOTS if contained else SHARING
         self._hosts: SimpleQueue[str] = SimpleQueue()
-        for slot in range(self.slots):
+        for slot in range(self.sharing):
             self._hosts.put(f"127.0.0.{FIRST_HOST + slot}")
         self._played = last_number(folder)
         self._lending = threading.Lock()
@@ -86,12 +89,13 @@ class Plays:
     def play_all(self, trials: Sequence[Trial]) -> list[Played]:
         """In any order. Raises ClusterLost."""
         found: list[Played] = []
-        with ThreadPoolExecutor(self.slots) as pool:
-            for chunk in chunks(trials, self.slots, self.setting.interchangeable):
+        apart = self.setting.interchangeable
+        with ThreadPoolExecutor(self.slots) as pool, ThreadPoolExecutor(self.sharing) as shared:
+            for chunk in chunks(trials, max(1, len(trials)), self.sharing, apart):
                 interruption.raise_if_asked()
                 try:
                     if act_of(chunk[0]):
-                        found += self._play_blow(pool, chunk)
+                        found += self._play_blow(shared, chunk)
                     else:
                         found += self._play_at_once(pool, chunk)
                 except ClusterError as error:

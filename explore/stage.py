@@ -299,8 +299,9 @@ class Stage:
         self._scripted.set()
         self.rivals_ask()
         self._join_all()
-        struck = {seen.order for seen in self._seen}
-        self.played.missed = [one for order, one in self._strikes.items() if order not in struck]
+        met = {seen.order: Place(seen.event.kind, seen.event.number) for seen in self._seen}
+        self.played.met = {self._strikes[order]: place for order, place in met.items()}
+        self.played.missed = [one for order, one in self._strikes.items() if order not in met]
         for one in self._links:
             one.heal()
         for seen in self._seen:
@@ -382,7 +383,7 @@ class Stage:
         now_ns = monotonic_ns()
         lasts_ns = int(1e9 * (order.seconds + MOMENT * self.setting.lease_s))
         self._calm_ns = max(self._calm_ns, now_ns + lasts_ns)
-        seen = _Seen(fault, event.node, order, now_ns)
+        seen = _Seen(fault, event, order, now_ns)
         with self._starting:
             if self._over:
                 self._traffic.let_go()
@@ -414,7 +415,7 @@ class Stage:
                     # What the client asks for next comes to servers that have been struck.
                     self._traffic.stop_requests()
                     held.let_go.set()
-                server = self._stands(seen.node)
+                server = self._stands(seen.event.node)
                 self.played.unable = self._server.struck(server) or self.played.unable
                 held.let_go.set()
                 self._traffic.let_requests_go()
@@ -442,7 +443,7 @@ class _Seen:
     """A strike that met its event."""
 
     how: Fault
-    node: int
+    event: link.Event
     order: link.Order
     struck_ns: int
     healed_ns: int = 0
@@ -452,11 +453,11 @@ class _Seen:
         end_ns = self.healed_ns or self.struck_ns + int(1e9 * self.order.seconds)
         return op.Fault(
             self.how.name,
-            (f"node {self.node}",),
+            (f"node {self.event.node}",),
             (self.struck_ns, self.struck_ns),
             (end_ns, end_ns),
             facts={
-                "event": f"{self.order.kind} {self.order.number}",
+                "event": f"{self.event.kind} {self.event.number}",
                 "proven": True,
                 "ends_servers": self.how.act in ENDS,
             },

@@ -37,10 +37,14 @@ class Strike:
     fault: str
 
     def order(self, setting: Setting) -> link.Order:
-        """What the link is told."""
-        how = FAULTS[self.fault]
+        """What the link is told. Who asks several nodes at once asks them in another order each
+        time, and a strike at servers is for one of them."""
+        how, place = FAULTS[self.fault], self.place
+        at_one = how.of_servers and place.node in setting.interchangeable
         seconds = setting.lasts_s(how.leases)
-        return link.Order(self.place.kind, self.place.number, how.strike, seconds)
+        return link.Order(
+            place.kind, place.number, how.strike, seconds, place.node if at_one else None
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,7 +101,8 @@ class Setting:
 
 @dataclass
 class Played:
-    """``places``: the events inside the focus. ``missed``: strikes that never met their event.
+    """``places``: the events inside the focus. ``missed``: strikes that never met their event;
+    ``met``: of the others, what they met.
     ``hangs``: calls that had to be ended, a sentence each. ``grants``: of the victim. ``unable``:
     why it was no play at all."""
 
@@ -106,6 +111,7 @@ class Played:
     key: str
     places: list[Place] = field(default_factory=list)
     missed: list[Strike] = field(default_factory=list)
+    met: dict[Strike, Place] = field(default_factory=dict)
     hangs: list[str] = field(default_factory=list)
     grants: int = 0
     unable: str = ""

@@ -23,8 +23,6 @@ from lockbench.explore.servers import LED, possible, quorums
 from lockbench.explore.trial import Place, Strike, Trial, place_of
 from lockbench.results.documents.exploration import Exploration, ExploredScenario, Tried
 
-# After so many trials a slot, what was found is played again, and what is known is saved.
-CHUNK: Final = 4
 OF_POLLS: Final = 2  # of polls that are alike, so many at the begin and at the end are struck
 OF_A_POLL: Final = 3  # messages to a node, at most
 
@@ -107,14 +105,13 @@ def _second(pair: Trial) -> tuple[Place, str]:
 
 
 def chunks(
-    trials: Sequence[Trial], slots: int, interchangeable: Sequence[int] = (), *, blows: int = 1
+    trials: Sequence[Trial], alone: int, sharing: int, interchangeable: Sequence[int] = ()
 ) -> Iterator[Sequence[Trial]]:
     """Those that strike the same servers, whose events come at about the same time, together;
     after all others. The last ones change the leader: another node may be the primary from then
-    on. ``interchangeable``: as of ``standing``. ``blows``: how many strikes at the same servers
-    may be in one of them."""
-    alone = [trial for trial in trials if not act_of(trial)]
-    yield from _parts(alone, CHUNK * slots)
+    on. ``alone``, ``sharing``: how many there may be of those that strike no server, and of the
+    others. ``interchangeable``: as of ``standing``."""
+    yield from _parts([trial for trial in trials if not act_of(trial)], alone)
 
     def blow(trial: Trial) -> tuple[str, list[int]]:
         return act_of(trial), sorted(servers_of(trial, interchangeable))
@@ -123,7 +120,7 @@ def chunks(
         (t for t in trials if act_of(t)), key=lambda t: (act_of(t) == LED, *blow(t), at_s_of(t))
     )
     for _, of in groupby(rest, blow):
-        yield from _parts(list(of), blows * slots)
+        yield from _parts(list(of), sharing)
 
 
 def polls(places: Sequence[Place]) -> set[Place]:

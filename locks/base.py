@@ -21,7 +21,7 @@ import secrets
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any, Final, Literal, NamedTuple, Protocol, runtime_checkable
+from typing import Any, ClassVar, Final, Literal, NamedTuple, Protocol, runtime_checkable
 
 from lockbench.declarations.parameters import Parameter
 from lockbench.locks.bare import Bare
@@ -312,6 +312,8 @@ class Backoff:
     ceiling itself, ``fixed`` always the geometric mean of ``min_s`` and ``max_s``."""
 
     __slots__ = ("_ceiling_s", "_style", "max_s", "min_s")
+    every_s: ClassVar[float | None] = None
+    """How long every pause in this process is, for who wants to see the same waits each time."""
 
     def __init__(self, min_s: float, max_s: float, style: BackoffStyle = "jitter") -> None:
         self.min_s = min_s
@@ -324,6 +326,8 @@ class Backoff:
         time.sleep(max(0.0, min(limit_s, self._next_s())))
 
     def _next_s(self) -> float:
+        if self.every_s is not None:
+            return self.every_s
         if self._style == "fixed":
             return math.sqrt(self.min_s * self.max_s)
         self._ceiling_s = min(self.max_s, 2 * self._ceiling_s)

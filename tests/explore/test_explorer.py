@@ -175,7 +175,7 @@ def test_the_leader_is_changed_last() -> None:
     acts = ["leader-changed", "server-wiped", "reply-lost", "server-frozen"]
     places = [Place("reply", n) for n, _ in enumerate(acts, 1)]
     trials = [Trial("free", (Strike(p, act),)) for p, act in zip(places, acts, strict=True)]
-    played = [trial.strikes[0].fault for chunk in chunks(trials, 12) for trial in chunk]
+    played = [trial.strikes[0].fault for chunk in chunks(trials, 12, 12) for trial in chunk]
     assert played == ["reply-lost", "server-frozen", "server-wiped", "leader-changed"]
 
 
@@ -244,7 +244,7 @@ def test_servers_that_know_nothing_of_each_other_stand_for_one_another() -> None
     """So that all that strike one share a strike, and all that strike a majority."""
     trials = [wiped(2), wiped(5, 3, 4), wiped(1), wiped(3, 1, 2), wiped(5)]
     five = (1, 2, 3, 4, 5)
-    together = [len(chunk) for chunk in chunks(trials, 12, five)]
+    together = [len(chunk) for chunk in chunks(trials, 12, 12, five)]
     assert together == [3, 2]
     for trial in trials:
         stands = standing(trial, five)
@@ -252,15 +252,27 @@ def test_servers_that_know_nothing_of_each_other_stand_for_one_another() -> None
         assert servers_of(trial, five) == [1, 2, 3][: len(trial.strikes)]
 
 
+@pytest.mark.parametrize(
+    ("fault", "apart", "at"),
+    [("server-wiped", (1, 2, 3), 2), ("server-wiped", (), None), ("reply-lost", (1, 2, 3), None)],
+)
+def test_of_several_nodes_that_are_asked_at_once_one_is_meant(
+    fault: str, apart: Sequence[int], at: int | None
+) -> None:
+    case = asked("redlock").case
+    setting = Setting(case.lock, case.system, case.pace, (), (), interchangeable=apart)
+    assert Strike(Place("reply", 4, 2), fault).order(setting).node == at
+
+
 def test_strikes_at_the_same_servers_may_be_played_one_after_the_other() -> None:
     trials = [wiped(1), wiped(1), wiped(1), wiped(2)]
-    assert [len(chunk) for chunk in chunks(trials, 2)] == [2, 1, 1]
-    assert [len(chunk) for chunk in chunks(trials, 2, blows=2)] == [3, 1]
+    assert [len(chunk) for chunk in chunks(trials, 12, 2)] == [2, 1, 1]
+    assert [len(chunk) for chunk in chunks(trials, 1, 12)] == [3, 1]
 
 
 def test_servers_of_which_one_leads_are_struck_themselves() -> None:
     trials = [wiped(2), wiped(1), wiped(2)]
-    assert [len(chunk) for chunk in chunks(trials, 12)] == [1, 2]
+    assert [len(chunk) for chunk in chunks(trials, 12, 12)] == [1, 2]
     assert standing(trials[0], ()) == {}
     assert servers_of(trials[0], ()) == [2]
 

@@ -74,6 +74,7 @@ class Told:
     came: Came = lambda trial, time: set()
     cluster: Any = field(default_factory=Nodes)
     slots: int = 2
+    sharing: int = 2
     played: list[Trial] = field(default_factory=list)
     recorded: list[Trial] = field(default_factory=list)
 

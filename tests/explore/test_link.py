@@ -115,6 +115,28 @@ def test_events_are_counted_over_all_links_of_a_client(server: FakeRedis) -> Non
     assert struck == [(second, 2)]
 
 
+def test_an_order_for_a_node_strikes_the_first_there_from_its_number_on(
+    server: FakeRedis,
+) -> None:
+    order = Order("request", 2, "held", node=2)
+    struck: list[tuple[int, int]] = []
+    traffic = Traffic([order], lambda _, event: struck.append((event.number, event.node)))
+    with (
+        Link(server.address, traffic=traffic, node=1) as one,
+        Link(server.address, traffic=traffic, node=2) as two,
+        Client(one.address) as first,
+        Client(two.address) as other,
+    ):
+        other.ping()  # the first of all
+        first.ping()  # the second, elsewhere
+        other.socket.sendall(PING)
+        assert traffic.held(order).reached.wait(LIMIT_S)
+        traffic.let_go()
+        other.hears(PONG)
+        other.ping()  # once is enough
+    assert struck == [(3, 2)]
+
+
 def test_a_request_in_pieces_is_one_event(link: Callable[..., Link]) -> None:
     made = link()
     with Client(made.address) as client:

@@ -34,6 +34,14 @@ def test_jitter_stays_below_the_exponential_pause_and_repeats_none() -> None:
 
 
 @pytest.mark.parametrize("style", BACKOFFS)
+def test_every_pause_of_a_process_can_be_the_same(
+    style: BackoffStyle, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(Backoff, "every_s", 0.15)
+    assert pauses(style) == [0.15] * 8
+
+
+@pytest.mark.parametrize("style", BACKOFFS)
 def test_a_pause_is_never_longer_than_what_is_left(style: BackoffStyle) -> None:
     Backoff(60, 120, style).pause(0.001)
     Backoff(60, 120, style).pause(-1)
