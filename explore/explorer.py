@@ -34,7 +34,7 @@ from lockbench.explore.findings import alike, as_line, counted, finding_of, usua
 from lockbench.explore.judge import Shown, Undecided, judged, waits_too_long
 from lockbench.explore.plays import OTHERS_GROUP, ClusterLost, Plays
 from lockbench.explore.scenarios import Scenario
-from lockbench.explore.servers import ELSEWHERE
+from lockbench.explore.servers import ELSEWHERE, LATE
 from lockbench.explore.stage import VICTIM
 from lockbench.explore.trial import Played, Trial, event_of, struck
 from lockbench.explore.trials import act_of, chunks, named, pairs_of, singles
@@ -53,7 +53,7 @@ from lockbench.workloads.fork_server import ForkServer
 CHUNK: Final = 4
 DRY_PLAYS: Final = 2
 PLAYS_MAX: Final = 3
-ELSEWHERE_MAX: Final = 10  # of a play whose event came at another server than was struck
+STRUCK_MAX: Final = 10  # of a play whose event came at another server than was struck, or later
 MORE_PLAYS: Final = 4  # where something broke without a fault, to see what else does
 REPEATS: Final = 10
 BLOWS: Final = 2  # strikes at servers, at least, for the repeats of one trial
@@ -174,8 +174,13 @@ class _Explorer:
         known = evolved(known, tried=tuple(tried))
         self._told(f"{len(left)} {what} to try")
         began, count, longest_s = time.monotonic(), 0, 0.0
-        slots, sharing = self._plays.slots, self._plays.sharing
-        together = chunks(left, CHUNK * slots, CHUNK * sharing, self._setting.interchangeable)
+        plays = self._plays
+        together = chunks(
+            left,
+            CHUNK * plays.slots,
+            lambda: CHUNK * plays.sharing,
+            self._setting.interchangeable,
+        )
         for chunk in together:
             chunk_began = time.monotonic()
             if chunk_began + longest_s > self._until_s:
@@ -259,7 +264,7 @@ class _Explorer:
             again: dict[Trial, int] = {}
             for play in self._plays.play_all(list(left)):
                 count = left[play.trial] + 1
-                limit = ELSEWHERE_MAX if play.unable == ELSEWHERE else PLAYS_MAX
+                limit = STRUCK_MAX if play.unable in {ELSEWHERE, LATE} else PLAYS_MAX
                 if self._is_doubtful(play) and count < limit:
                     again[play.trial] = count
                     shutil.rmtree(play.folder, ignore_errors=True)

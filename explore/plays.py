@@ -22,7 +22,7 @@ from lockbench.clusters.base import Cluster, ClusterError, Recorded, Sharded
 from lockbench.explore.actors import Actors
 from lockbench.explore.asked import Asked
 from lockbench.explore.faults import BEYOND
-from lockbench.explore.servers import Blow, interchangeable
+from lockbench.explore.servers import LATE, Blow, interchangeable
 from lockbench.explore.stage import Server, Stage
 from lockbench.explore.trial import Played, Setting, Trial
 from lockbench.explore.trials import act_of, at_s_of, chunks, servers_of
@@ -36,6 +36,8 @@ from lockbench.locks.shared.tenures import service_of
 # until these serve again.
 SLOTS: Final = 24
 SHARING: Final = 48
+LATE_MAX: Final = 0.25  # of them
+SHARING_MIN: Final = 4
 CONTAINER_SLOTS: Final = 6  # their clients are virtual machines
 FIRST_HOST: Final = 100  # 127.0.0.100 and up are the victims'
 VICTIMS_GROUP: Final = 1
@@ -77,9 +79,10 @@ class Plays:
         self._victims, self._others = victims, others
         contained = isinstance(library_of(case.system), ContainerLibrary)
         self.slots = CONTAINER_SLOTS if contained else SLOTS
-        self.sharing = CONTAINER_SLOTS if contained else SHARING
+        self._most = self.sharing = CONTAINER_SLOTS if contained else SHARING
+        """How many of those that share a strike at servers; fewer where too many come late."""
         self._hosts: SimpleQueue[str] = SimpleQueue()
-        for slot in range(self.sharing):
+        for slot in range(self._most):
             self._hosts.put(f"127.0.0.{FIRST_HOST + slot}")
         self._played = last_number(folder)
         self._lending = threading.Lock()
@@ -90,8 +93,8 @@ class Plays:
         """In any order. Raises ClusterLost."""
         found: list[Played] = []
         apart = self.setting.interchangeable
-        with ThreadPoolExecutor(self.slots) as pool, ThreadPoolExecutor(self.sharing) as shared:
-            for chunk in chunks(trials, max(1, len(trials)), self.sharing, apart):
+        with ThreadPoolExecutor(self.slots) as pool, ThreadPoolExecutor(self._most) as shared:
+            for chunk in chunks(trials, len(trials), lambda: self.sharing, apart):
                 interruption.raise_if_asked()
                 try:
                     if act_of(chunk[0]):
@@ -124,6 +127,7 @@ class Plays:
         self._recover()
         for play in played:
             play.unable = play.unable or blow.failure
+        self.sharing = next_sharing(self.sharing, self._most, played)
         return played
 
     def _play_at_once(
@@ -191,6 +195,16 @@ class Plays:
             mine = tuple(tenure for tenure in service.tenures if tenure.key == play.key)
             if not play.unable:
                 write_service(play.folder, replace(service, tenures=mine))
+
+
+def next_sharing(sharing: int, most: int, played: Sequence[Played]) -> int:
+    """How many are to share the next strike: half where too many came late, then more again."""
+    late = sum(play.unable == LATE for play in played)
+    if late > LATE_MAX * len(played):
+        return max(SHARING_MIN, min(sharing, len(played)) // 2)
+    if late or len(played) < sharing:
+        return sharing
+    return min(most, sharing + sharing // 4)
 
 
 def last_number(folder: Path) -> int:

@@ -288,13 +288,14 @@ class Stage:
 
     def _act_out(self) -> None:
         with suppress(_Over):
-            self._open()
+            self._open(self.helper, *self._rivals)
             if self._server is not None:
                 self._server.ready()
             self._began_ns = monotonic_ns()
             for rival in self._rivals:
                 self._start(self._ask_for_it, rival)
             with suppress(_Over):
+                self._open(self.victim)  # it may connect at once
                 self._scenario.script(self)
         self._scripted.set()
         self.rivals_ask()
@@ -313,11 +314,10 @@ class Stage:
             self.helper.do(claim, 4 * self.setting.slack_s + 4 * ASKS * self.setting.lease_s)
         self._close()
 
-    def _open(self) -> None:
+    def _open(self, *players: Player) -> None:
         setting = self.setting
         seen = tuple((self._host, port) for _, port in setting.victim)
         others = tuple(setting.others)
-        players = [self.victim, self.helper, *self._rivals]
         for player in players:
             nodes = seen if player is self.victim else others
             folder = str(self.played.folder)

@@ -12,7 +12,7 @@ after that one.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from itertools import groupby
 from typing import Final
@@ -105,13 +105,16 @@ def _second(pair: Trial) -> tuple[Place, str]:
 
 
 def chunks(
-    trials: Sequence[Trial], alone: int, sharing: int, interchangeable: Sequence[int] = ()
+    trials: Sequence[Trial],
+    alone: int,
+    sharing: Callable[[], int],
+    interchangeable: Sequence[int] = (),
 ) -> Iterator[Sequence[Trial]]:
     """Those that strike the same servers, whose events come at about the same time, together;
     after all others. The last ones change the leader: another node may be the primary from then
     on. ``alone``, ``sharing``: how many there may be of those that strike no server, and of the
-    others. ``interchangeable``: as of ``standing``."""
-    yield from _parts([trial for trial in trials if not act_of(trial)], alone)
+    others, asked anew for each. ``interchangeable``: as of ``standing``."""
+    yield from _parts([trial for trial in trials if not act_of(trial)], lambda: alone)
 
     def blow(trial: Trial) -> tuple[str, list[int]]:
         return act_of(trial), sorted(servers_of(trial, interchangeable))
@@ -161,8 +164,11 @@ def rounds(places: Sequence[Place]) -> list[list[Place]]:
     return [*found.values()]
 
 
-def _parts(trials: Sequence[Trial], size: int) -> list[Sequence[Trial]]:
-    return [trials[at : at + size] for at in range(0, len(trials), size)]
+def _parts(trials: Sequence[Trial], size: Callable[[], int]) -> Iterator[Sequence[Trial]]:
+    while trials:
+        most = size()
+        yield trials[:most]
+        trials = trials[most:]
 
 
 def act_of(trial: Trial) -> Act:

@@ -35,9 +35,10 @@ from lockbench.explore.findings import alike, on_record
 from lockbench.explore.judge import RAISES, Shown
 from lockbench.explore.link import FITTING
 from lockbench.explore.mapped import map_of
-from lockbench.explore.servers import interchangeable
+from lockbench.explore.plays import next_sharing
+from lockbench.explore.servers import LATE, interchangeable
 from lockbench.explore.several import at_once
-from lockbench.explore.trial import Place, Setting, Strike, Trial, at_event, event_of
+from lockbench.explore.trial import Place, Played, Setting, Strike, Trial, at_event, event_of
 from lockbench.explore.trials import chunks, pairs_of, polls, servers_of, singles, standing
 from lockbench.locks.registry import find, systems
 from lockbench.report import messages
@@ -175,7 +176,7 @@ def test_the_leader_is_changed_last() -> None:
     acts = ["leader-changed", "server-wiped", "reply-lost", "server-frozen"]
     places = [Place("reply", n) for n, _ in enumerate(acts, 1)]
     trials = [Trial("free", (Strike(p, act),)) for p, act in zip(places, acts, strict=True)]
-    played = [trial.strikes[0].fault for chunk in chunks(trials, 12, 12) for trial in chunk]
+    played = [trial.strikes[0].fault for chunk in chunks(trials, 12, lambda: 12) for trial in chunk]
     assert played == ["reply-lost", "server-frozen", "server-wiped", "leader-changed"]
 
 
@@ -244,7 +245,7 @@ def test_servers_that_know_nothing_of_each_other_stand_for_one_another() -> None
     """So that all that strike one share a strike, and all that strike a majority."""
     trials = [wiped(2), wiped(5, 3, 4), wiped(1), wiped(3, 1, 2), wiped(5)]
     five = (1, 2, 3, 4, 5)
-    together = [len(chunk) for chunk in chunks(trials, 12, 12, five)]
+    together = [len(chunk) for chunk in chunks(trials, 12, lambda: 12, five)]
     assert together == [3, 2]
     for trial in trials:
         stands = standing(trial, five)
@@ -266,13 +267,38 @@ def test_of_several_nodes_that_are_asked_at_once_one_is_meant(
 
 def test_strikes_at_the_same_servers_may_be_played_one_after_the_other() -> None:
     trials = [wiped(1), wiped(1), wiped(1), wiped(2)]
-    assert [len(chunk) for chunk in chunks(trials, 12, 2)] == [2, 1, 1]
-    assert [len(chunk) for chunk in chunks(trials, 1, 12)] == [3, 1]
+    assert [len(chunk) for chunk in chunks(trials, 12, lambda: 2)] == [2, 1, 1]
+    assert [len(chunk) for chunk in chunks(trials, 1, lambda: 12)] == [3, 1]
+    fewer = iter([2, 1, 12])
+    assert [len(chunk) for chunk in chunks(trials, 1, lambda: next(fewer))] == [2, 1, 1]
+
+
+@pytest.mark.parametrize(
+    ("sharing", "played", "late", "then"),
+    [
+        (48, 48, 13, 24),
+        (48, 48, 12, 48),
+        (48, 20, 10, 10),  # fewer were left
+        (6, 6, 6, 4),
+        (4, 4, 4, 4),
+        (24, 24, 0, 30),
+        (24, 24, 1, 24),
+        (24, 10, 0, 24),  # says nothing of more
+        (48, 48, 0, 48),
+    ],
+)
+def test_fewer_share_a_strike_where_too_many_come_late(
+    sharing: int, played: int, late: int, then: int, tmp_path: Path
+) -> None:
+    plays = [
+        Played(Trial("free"), tmp_path, "k", unable=LATE if n < late else "") for n in range(played)
+    ]
+    assert next_sharing(sharing, 48, plays) == then
 
 
 def test_servers_of_which_one_leads_are_struck_themselves() -> None:
     trials = [wiped(2), wiped(1), wiped(2)]
-    assert [len(chunk) for chunk in chunks(trials, 12, 12)] == [1, 2]
+    assert [len(chunk) for chunk in chunks(trials, 12, lambda: 12)] == [1, 2]
     assert standing(trials[0], ()) == {}
     assert servers_of(trials[0], ()) == [2]
 
