@@ -177,7 +177,7 @@ class _Explorer:
         plays = self._plays
         together = chunks(
             left,
-            CHUNK * plays.slots,
+            CHUNK * plays.most,
             lambda: CHUNK * plays.sharing,
             self._setting.interchangeable,
         )

@@ -6,9 +6,10 @@ Plays of strikes at servers come to their events together, and share one strike
 
 from __future__ import annotations
 
+import math
 import threading
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
 from dataclasses import replace
@@ -16,6 +17,8 @@ from functools import partial
 from pathlib import Path
 from queue import SimpleQueue
 from typing import Final
+
+import psutil
 
 from lockbench.bench import interruption, plan
 from lockbench.clusters.base import Cluster, ClusterError, Recorded, Sharded
@@ -32,10 +35,11 @@ from lockbench.locks.shared.client_container import ContainerLibrary
 from lockbench.locks.shared.library import library_of
 from lockbench.locks.shared.tenures import service_of
 
-# So many plays at once: they wait most of the time. Those that share a strike at servers all wait
-# until these serve again.
+# So many plays at once: they wait most of the time. More where the processors are idle, or where
+# all wait for servers that share a strike.
 SLOTS: Final = 24
-SHARING: Final = 48
+MOST: Final = 48
+BUSY_MAX: Final = 60.0  # percent of the processors
 LATE_MAX: Final = 0.25  # of them
 SHARING_MIN: Final = 4
 CONTAINER_SLOTS: Final = 6  # their clients are virtual machines
@@ -44,6 +48,7 @@ VICTIMS_GROUP: Final = 1
 OTHERS_GROUP: Final = 2
 RECOVERS_S: Final = 30.0
 POLL_S: Final = 0.1
+LOOKS_S: Final = 0.5
 PLAYS: Final = "[0-9][0-9][0-9][0-9][0-9][0-9]"  # the folders of plays
 
 
@@ -78,29 +83,31 @@ class Plays:
         self.folder = folder
         self._victims, self._others = victims, others
         contained = isinstance(library_of(case.system), ContainerLibrary)
-        self.slots = CONTAINER_SLOTS if contained else SLOTS
-        self._most = self.sharing = CONTAINER_SLOTS if contained else SHARING
+        slots, self.most = (CONTAINER_SLOTS,) * 2 if contained else (SLOTS, MOST)
+        """How many plays at once there may be."""
+        self._room = Room(slots, self.most)
+        self.sharing = self.most
         """How many of those that share a strike at servers; fewer where too many come late."""
         self._hosts: SimpleQueue[str] = SimpleQueue()
-        for slot in range(self._most):
+        for slot in range(self.most):
             self._hosts.put(f"127.0.0.{FIRST_HOST + slot}")
         self._played = last_number(folder)
         self._lending = threading.Lock()
-        victims.raise_to(self.slots)
-        others.raise_to(self.slots * self.setting.rivals_and_helper)
+        victims.raise_to(slots)
+        others.raise_to(slots * self.setting.rivals_and_helper)
 
     def play_all(self, trials: Sequence[Trial]) -> list[Played]:
         """In any order. Raises ClusterLost."""
         found: list[Played] = []
         apart = self.setting.interchangeable
-        with ThreadPoolExecutor(self.slots) as pool, ThreadPoolExecutor(self._most) as shared:
+        with ThreadPoolExecutor(self.most) as pool:
             for chunk in chunks(trials, len(trials), lambda: self.sharing, apart):
                 interruption.raise_if_asked()
                 try:
                     if act_of(chunk[0]):
-                        found += self._play_blow(shared, chunk)
+                        found += self._play_blow(pool, chunk)
                     else:
-                        found += self._play_at_once(pool, chunk)
+                        found += self._play_at_once(pool, self._play_alone, chunk)
                 except ClusterError as error:
                     raise ClusterLost(chunk, str(error)) from error
         return found
@@ -120,21 +127,25 @@ class Plays:
         latest_s = max(map(at_s_of, trials))
         servers = [_Later(blow, latest_s - at_s_of(trial)) for trial in trials]
         try:
-            played = self._play_at_once(pool, trials, servers)
+            played = self._play_at_once(pool, self._play, trials, servers)
         finally:
             blow.over()
             striker.join()
         self._recover()
         for play in played:
             play.unable = play.unable or blow.failure
-        self.sharing = next_sharing(self.sharing, self._most, played)
+        self.sharing = next_sharing(self.sharing, self.most, played)
         return played
 
     def _play_at_once(
-        self, pool: ThreadPoolExecutor, trials: Sequence[Trial], *servers: Sequence[Server]
+        self,
+        pool: ThreadPoolExecutor,
+        play: Callable[..., Played],
+        trials: Sequence[Trial],
+        *servers: Sequence[Server],
     ) -> list[Played]:
         try:
-            return list(pool.map(self._play, trials, *servers))
+            return list(pool.map(play, trials, *servers))
         except BaseException:  # nobody wants to know any more how the others end
             self._victims.kill()
             self._others.kill()
@@ -149,6 +160,10 @@ class Plays:
                 return
             interruption.raise_if_asked()
             time.sleep(POLL_S)
+
+    def _play_alone(self, trial: Trial) -> Played:
+        with self._room:
+            return self._play(trial)
 
     def _play(self, trial: Trial, server: Server | None = None) -> Played:
         host = self._hosts.get()
@@ -210,6 +225,39 @@ def next_sharing(sharing: int, most: int, played: Sequence[Played]) -> int:
 def last_number(folder: Path) -> int:
     """Of the plays that are left there: those that show a finding."""
     return max((int(one.name) for one in folder.glob(PLAYS)), default=0)
+
+
+class Room:
+    """A context manager for who does something beside others: so many at once, and more, one after
+    the other, while the processors are idle."""
+
+    def __init__(
+        self, usual: int, most: int, busy: Callable[[], float] = psutil.cpu_percent
+    ) -> None:
+        """``busy``: percent of the processors since it was asked last."""
+        self._usual, self._most, self._busy = usual, most, busy
+        self._there = 0
+        self._changed = threading.Condition()
+        self._looked = -math.inf
+
+    def __enter__(self) -> None:
+        with self._changed:
+            while self._there >= self._usual and not self._is_idle():
+                self._changed.wait(LOOKS_S)
+            self._there += 1
+
+    def __exit__(self, *_: object) -> None:
+        with self._changed:
+            self._there -= 1
+            self._changed.notify()
+
+    def _is_idle(self) -> bool:
+        """Once in a while: the next look tells what the one that was let in takes."""
+        now = time.monotonic()
+        if self._there >= self._most or now < self._looked + LOOKS_S:
+            return False
+        self._looked = now
+        return self._busy() < BUSY_MAX
 
 
 class _Later:

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import threading
 import uuid
 from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, cast
@@ -16,7 +18,7 @@ from lockbench.clusters.registry import topologies
 from lockbench.evidence import explored as maps
 from lockbench.evidence import track
 from lockbench.evidence.sides import CURRENT, Instead, parse
-from lockbench.explore import command, page
+from lockbench.explore import command, page, plays
 from lockbench.explore.asked import Asked, asked, begun
 from lockbench.explore.command import (
     DOCUMENT,
@@ -290,10 +292,35 @@ def test_strikes_at_the_same_servers_may_be_played_one_after_the_other() -> None
 def test_fewer_share_a_strike_where_too_many_come_late(
     sharing: int, played: int, late: int, then: int, tmp_path: Path
 ) -> None:
-    plays = [
+    came = [
         Played(Trial("free"), tmp_path, "k", unable=LATE if n < late else "") for n in range(played)
     ]
-    assert next_sharing(sharing, 48, plays) == then
+    assert next_sharing(sharing, 48, came) == then
+
+
+@pytest.mark.parametrize(("busy", "at_once"), [(0.0, 3), (100.0, 1)])
+def test_more_play_at_once_while_the_processors_are_idle(
+    busy: float, at_once: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(plays, "LOOKS_S", 0.01)
+    room, there, most = plays.Room(1, 3, lambda: busy), 0, 0
+    changed = threading.Condition()
+
+    def come() -> None:
+        nonlocal there, most
+        with room:
+            with changed:
+                there += 1
+                most = max(most, there)
+                changed.notify_all()
+                assert changed.wait_for(lambda: most == at_once, 20)
+            with changed:
+                there -= 1
+
+    with ThreadPoolExecutor(5) as pool:
+        for one in [pool.submit(come) for _ in range(5)]:
+            one.result()
+    assert most == at_once
 
 
 def test_servers_of_which_one_leads_are_struck_themselves() -> None:

@@ -73,7 +73,7 @@ class Told:
     what: Asked
     came: Came = lambda trial, time: set()
     cluster: Any = field(default_factory=Nodes)
-    slots: int = 2
+    most: int = 2
     sharing: int = 2
     played: list[Trial] = field(default_factory=list)
     recorded: list[Trial] = field(default_factory=list)
