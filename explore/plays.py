@@ -23,7 +23,7 @@ import psutil
 from lockbench.bench import interruption, plan
 from lockbench.clusters.base import Cluster, ClusterError, Recorded, Sharded
 from lockbench.explore.actors import Actors
-from lockbench.explore.asked import Asked
+from lockbench.explore.asked import LEASE_S, Asked
 from lockbench.explore.faults import BEYOND
 from lockbench.explore.servers import LATE, Blow, interchangeable
 from lockbench.explore.stage import Server, Stage
@@ -35,11 +35,13 @@ from lockbench.locks.shared.client_container import ContainerLibrary
 from lockbench.locks.shared.library import library_of
 from lockbench.locks.shared.tenures import service_of
 
-# So many plays at once: they wait most of the time. More where the processors are idle, or where
-# all wait for servers that share a strike.
+# So many plays at once: they wait most of the time. More where all wait for servers that share a
+# strike, and while the processors are idle: those of longer leases wait for longer.
 SLOTS: Final = 24
-MOST: Final = 48
+SHARING: Final = 48
+MOST: Final = 120
 BUSY_MAX: Final = 60.0  # percent of the processors
+SPARE_BYTES: Final = 1 << 30  # of memory
 LATE_MAX: Final = 0.25  # of them
 SHARING_MIN: Final = 4
 CONTAINER_SLOTS: Final = 6  # their clients are virtual machines
@@ -83,10 +85,13 @@ class Plays:
         self.folder = folder
         self._victims, self._others = victims, others
         contained = isinstance(library_of(case.system), ContainerLibrary)
-        slots, self.most = (CONTAINER_SLOTS,) * 2 if contained else (SLOTS, MOST)
+        longer = self.setting.lease_s / LEASE_S
+        slots = CONTAINER_SLOTS if contained else SLOTS
+        self._sharing_most = CONTAINER_SLOTS if contained else SHARING
+        self.most = CONTAINER_SLOTS if contained else min(MOST, int(SHARING * longer))
         """How many plays at once there may be."""
         self._room = Room(slots, self.most)
-        self.sharing = self.most
+        self.sharing = self._sharing_most
         """How many of those that share a strike at servers; fewer where too many come late."""
         self._hosts: SimpleQueue[str] = SimpleQueue()
         for slot in range(self.most):
@@ -134,7 +139,7 @@ class Plays:
         self._recover()
         for play in played:
             play.unable = play.unable or blow.failure
-        self.sharing = next_sharing(self.sharing, self.most, played)
+        self.sharing = next_sharing(self.sharing, self._sharing_most, played)
         return played
 
     def _play_at_once(
@@ -257,7 +262,7 @@ class Room:
         if self._there >= self._most or now < self._looked + LOOKS_S:
             return False
         self._looked = now
-        return self._busy() < BUSY_MAX
+        return self._busy() < BUSY_MAX and psutil.virtual_memory().available > SPARE_BYTES
 
 
 class _Later:

@@ -26,8 +26,9 @@ from lockbench.clusters.base import (
 )
 from lockbench.explore.faults import FREEZES, OF_MAJORITIES, Act
 
-# How long the first that has come waits for the others, in leases. Its event is held meanwhile.
-GATHERS: Final = 0.25
+# How long the first that has come waits for the others. Its event is held meanwhile, for less than
+# a client waits for an answer.
+GATHERS_S: Final = 0.5
 BEGINS_S: Final = 60.0
 # From the kill until it is started again: clients notice it.
 DOWN_S: Final = 0.2
@@ -82,6 +83,7 @@ class Blow:
         plays: int,
         lease_s: float,
         frozen_s: float,
+        gathers_s: float = GATHERS_S,
     ) -> None:
         """``frozen_s``: how long a frozen server stays so."""
         self._cluster = cluster
@@ -90,6 +92,7 @@ class Blow:
         self._plays = plays
         self._lease_s = lease_s
         self._frozen_s = frozen_s
+        self._gathers_s = gathers_s
         self._start = threading.Barrier(plays)
         self._arrived: dict[object, int] = {}  # play → the node of its first event
         self._changed = threading.Condition()
@@ -131,8 +134,7 @@ class Blow:
         with self._changed:
             self._changed.wait_for(lambda: self._arrived or self._closed)
             if self._arrived:
-                patience_s = GATHERS * self._lease_s
-                self._changed.wait_for(lambda: len(self._arrived) == self._plays, patience_s)
+                self._changed.wait_for(lambda: len(self._arrived) == self._plays, self._gathers_s)
                 if len(self._nodes) == 1:
                     # Clients may choose their server by lot.
                     ((node, _),) = Counter(self._arrived.values()).most_common(1)

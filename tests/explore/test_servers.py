@@ -47,8 +47,16 @@ def made_of(
     cluster: object, nodes: Sequence[int], act: Act, *, plays: int, lease_s: float = LEASE_S
 ) -> Blow:
     cluster = cast("Cluster", cluster)
-    frozen_s = 0.0 if lease_s == LONG_S else 1.3 * lease_s
-    return Blow(cluster, nodes, act, plays=plays, lease_s=lease_s, frozen_s=frozen_s)
+    long = lease_s == LONG_S
+    return Blow(
+        cluster,
+        nodes,
+        act,
+        plays=plays,
+        lease_s=lease_s,
+        frozen_s=0.0 if long else 1.3 * lease_s,
+        gathers_s=LONG_S if long else lease_s / 4,
+    )
 
 
 def blow(cluster: Pauses, plays: int, lease_s: float = LEASE_S) -> tuple[Blow, threading.Thread]:
