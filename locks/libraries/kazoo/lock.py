@@ -40,6 +40,10 @@ _NO_NODE = (
     "https://github.com/python-zk/kazoo/blob/master/kazoo/recipe/lock.py: is_acquired stays True "
     "when the session has expired, and _inner_release() passes over NoNodeError and returns True"
 )
+_NOT_LOOKED_AT = (
+    "https://github.com/python-zk/kazoo/blob/master/kazoo/recipe/lock.py: acquire() returns True "
+    "when nobody was in front, however long ago that was answered"
+)
 _PATH_FIRST = (
     "https://github.com/python-zk/kazoo/blob/master/kazoo/recipe/lock.py: _inner_acquire() first "
     "asks whether the path is there; while that answer is missing, no node is made"
@@ -68,6 +72,7 @@ _ERRORS = dict.fromkeys(
     ),
     "https://kazoo.readthedocs.io/en/latest/api/exceptions.html",
 )
+_PAUSED = ("client-pause", "client-gc")
 _PLAIN = Library(__file__)
 
 _SYSTEM = System(
@@ -105,6 +110,9 @@ _SYSTEM = System(
         dict.fromkeys(
             (*ANSWERS_LOST, *RESTARTED), may_break(_ORPHAN, "leaked-lock", kind="defect")
         ),
+        dict.fromkeys(_PAUSED, may_break(_NOT_LOOKED_AT, "late-grant")),
+        # The false release of such a grant.
+        dict.fromkeys(_PAUSED, may_break(_NO_NODE, "linearizable", kind="defect")),
     ),
     pace={"lease_ttl_s": 10.0},
     asks_first=_PATH_FIRST,
