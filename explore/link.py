@@ -28,6 +28,7 @@ import threading
 import time
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field, replace
+from queue import SimpleQueue
 from typing import Final, Literal, Self
 
 from lockbench.locks.base import Address
@@ -218,6 +219,14 @@ class Traffic:
         self._on_strike(order, event)
 
 
+def in_turn(servers: Iterable[Address]) -> SimpleQueue[tuple[int, Address]]:
+    """``as_met`` of the links of a client."""
+    queue: SimpleQueue[tuple[int, Address]] = SimpleQueue()
+    for numbered in enumerate(servers, 1):
+        queue.put(numbered)
+    return queue
+
+
 class Link:
     """Listens at ``at`` until it is closed. Clients that tell nodes by their ports need the port of
     the server, on a loopback address of its own."""
@@ -229,10 +238,14 @@ class Link:
         traffic: Traffic | None = None,
         *,
         node: int = 1,
+        as_met: SimpleQueue[tuple[int, Address]] | None = None,
     ) -> None:
+        """``as_met``: what several links share; each takes its number and its server from it when a
+        client connects to it for the first time."""
         self._server = server
         self.traffic = traffic or Traffic()
         self._node = node
+        self._as_met = as_met
         self._closed = False
         self._connections: list[_Connection] = []
         self._threads: list[threading.Thread] = []
@@ -278,6 +291,9 @@ class Link:
             except OSError:
                 return
             client.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+            if self._as_met is not None:
+                self._node, self._server = self._as_met.get_nowait()
+                self._as_met = None
             connection = _Connection(number, client)
             self._connections.append(connection)
             # Others connect meanwhile.

@@ -25,7 +25,7 @@ from lockbench.clusters.base import Cluster, ClusterError, Recorded, Sharded
 from lockbench.explore.actors import Actors
 from lockbench.explore.asked import LEASE_S, Asked
 from lockbench.explore.faults import BEYOND
-from lockbench.explore.servers import LATE, Blow, interchangeable
+from lockbench.explore.servers import LATE, Blow, interchangeable, of_one_quorum
 from lockbench.explore.stage import Server, Stage
 from lockbench.explore.trial import Played, Setting, Trial
 from lockbench.explore.trials import act_of, at_s_of, chunks, servers_of
@@ -80,6 +80,7 @@ class Plays:
             case.seed,
             what.clients,
             interchangeable=interchangeable(cluster, plan.topology_of(case)),
+            of_one_quorum=of_one_quorum(cluster, plan.topology_of(case)),
         )
         self.cluster = cluster
         self.folder = folder

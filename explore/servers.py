@@ -70,6 +70,11 @@ def interchangeable(cluster: Cluster, topology: Topology) -> Sequence[int]:
     return cluster.nodes if apart else ()
 
 
+def of_one_quorum(cluster: Cluster, topology: Topology) -> bool:
+    """Whether a client may ask any of the servers, and is told the same by each."""
+    return topology.quorum and not isinstance(cluster, Composed)
+
+
 class Blow:
     """One strike, for so many plays. ``run`` belongs to a thread of its own; ``ready``, ``struck``
     and ``healed`` are called by the plays (``lockbench.explore.stage.Server``)."""

@@ -22,7 +22,7 @@ from typing import Final, Protocol
 from lockbench.explore import link
 from lockbench.explore.actors import Actor, Gone
 from lockbench.explore.faults import BEYOND, ENDS, FAULTS, FORGETS, Fault
-from lockbench.explore.link import Link, Traffic
+from lockbench.explore.link import Link, Traffic, in_turn
 from lockbench.explore.orders import (
     Acquire,
     Answer,
@@ -277,10 +277,11 @@ class Stage:
         return played
 
     def _connect(self) -> None:
-        servers = self.setting.victim
+        servers = [Address(*server) for server in self.setting.victim]
+        as_met = in_turn(servers) if self.setting.of_one_quorum else None
         for node, (_, port) in enumerate(servers, 1):
-            server = Address(*servers[self._stands(node) - 1])
-            self._links.append(Link(server, Address(self._host, port), self._traffic, node=node))
+            at, server = Address(self._host, port), servers[self._stands(node) - 1]
+            self._links.append(Link(server, at, self._traffic, node=node, as_met=as_met))
 
     def _stands(self, node: int) -> int:
         """The server that stands where the victim sees this node."""

@@ -62,7 +62,9 @@ class Setting:
     """What all plays of an exploration share. ``victim``, ``others``: the addresses of the nodes
     through the links of two client groups. ``seed``: of the victim's own draws, so that its plays
     are alike. ``clients``: as of ``lockbench.explore.asked.Asked``. ``interchangeable``:
-    nodes that know nothing of each other."""
+    nodes that know nothing of each other. ``of_one_quorum``: a client may ask any of the nodes;
+    they are numbered in the order in which the victim connects to them, so that those who choose
+    one by lot have all chosen the same."""
 
     lock: str
     system: System
@@ -72,6 +74,7 @@ class Setting:
     seed: int = 0
     clients: int = 3
     interchangeable: Sequence[int] = ()
+    of_one_quorum: bool = False
 
     @property
     def lease_s(self) -> float:

@@ -10,7 +10,7 @@ from contextlib import suppress
 
 import pytest
 
-from lockbench.explore.link import ANYWHERE, FITTING, Kind, Link, Order, Strike, Traffic
+from lockbench.explore.link import ANYWHERE, FITTING, Kind, Link, Order, Strike, Traffic, in_turn
 from lockbench.locks.base import Address
 from tests.eventually import eventually
 from tests.locks.fakes import FakeRedis, closed_port
@@ -113,6 +113,24 @@ def test_events_are_counted_over_all_links_of_a_client(server: FakeRedis) -> Non
     requests = [(e.number, e.node) for e in traffic.events if e.kind == "request"]
     assert requests == [(1, 1), (2, 2), (3, 1)]
     assert struck == [(second, 2)]
+
+
+def test_links_are_numbered_as_a_client_connects(server: FakeRedis) -> None:
+    traffic = Traffic()
+    with FakeRedis() as second:
+        as_met = in_turn([server.address, second.address])
+        with (
+            Link(second.address, traffic=traffic, node=1, as_met=as_met) as one,
+            Link(server.address, traffic=traffic, node=2, as_met=as_met) as two,
+            Client(two.address) as first,
+        ):
+            first.ping()
+            with Client(one.address) as other, Client(two.address) as third:
+                other.ping()
+                third.ping()
+    requests = [e.node for e in traffic.events if e.kind == "request"]
+    assert requests == [1, 2, 1]
+    assert (pings(server), pings(second)) == (2, 1)
 
 
 def test_an_order_for_a_node_strikes_the_first_there_from_its_number_on(
