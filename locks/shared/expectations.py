@@ -55,12 +55,14 @@ SERVER_CLOCKS: Final = ("clock-jump", "clock-drift", "clock-strobe")
 SLOW_LINKS: Final = ("bandwidth", "jitter", "latency", "partition-47ms", "slicer")
 # With these, and with none, a lock is as good as its contention: what breaks by that alone breaks.
 UNMINDED: Final = ("none", "client-clock-jump", *SLOW_LINKS)
+# The client stands still.
+PAUSED: Final = ("client-pause", "client-gc")
 # An answer may get lost after its effect, and the data stays.
 ANSWERS_LOST: Final = ("pause", *CUT, "reset", "reply-lost")
 RESTARTED: Final = ("kill", "restart", "rolling-restart", "power-loss")
 # Under these an answer may be held back for longer than a lease.
 MAY_BE_LATE: Final = (
-    *("client-pause", "client-gc", *ANSWERS_LOST, *RESTARTED),
+    *(*PAUSED, *ANSWERS_LOST, *RESTARTED),
     *("wipe", "failover"),
 )
 _MONOTONIC = "promises are counted by the monotonic clock, which nobody sets (lockbench.locks.base)"

@@ -32,6 +32,7 @@ from lockbench.locks.shared.client_container import ContainerLibrary
 from lockbench.locks.shared.client_programs import JVM, JVM_IMAGE, LIMIT, THE_LEASE, Program
 from lockbench.locks.shared.expectations import (
     MAY_BE_LATE,
+    PAUSED,
     UNMOVED,
     may_break,
     with_changes,
@@ -61,7 +62,7 @@ _EXPECTATIONS = with_changes(
         },
         *MAY_BE_LATE,
     ),
-    dict.fromkeys(("client-pause", "client-gc"), may_break(_NOT_LOOKED_AT, "late-grant")),
+    dict.fromkeys(PAUSED, may_break(_NOT_LOOKED_AT, "late-grant")),
     UNMOVED,
 )
 

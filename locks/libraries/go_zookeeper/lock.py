@@ -47,6 +47,7 @@ from lockbench.locks.shared.client_programs import (
 )
 from lockbench.locks.shared.expectations import (
     ANSWERS_LOST,
+    PAUSED,
     RESTARTED,
     UNMOVED,
     may_break,
@@ -68,8 +69,7 @@ _NOT_LOOKED_AT = f"{_LOCK}: Lock returns when it is first, however long ago that
 _ACTS_ON = f"{DOC}: told that the connection is lost, its holder acts on, and nobody stops it"
 
 # What pauses a client, or breaks its connections.
-_PAUSED = ("client-pause", "client-gc")
-_CUT_OFF = (*_PAUSED, *ANSWERS_LOST, *RESTARTED)
+_CUT_OFF = (*PAUSED, *ANSWERS_LOST, *RESTARTED)
 _MAY_BREAK = {
     **may_break(_NOT_AMONG_THEM, "double-grant", "lost-update", kind="defect"),
     **may_break(_LEFT, "leaked-lock", kind="defect"),
@@ -78,8 +78,8 @@ _MAY_BREAK = {
 _EXPECTATIONS = with_changes(
     ZOOKEEPER,
     dict.fromkeys(_CUT_OFF, _MAY_BREAK),
-    {fault: ZOOKEEPER[fault] for fault in _PAUSED},
-    dict.fromkeys(_PAUSED, may_break(_NOT_LOOKED_AT, "late-grant")),
+    {fault: ZOOKEEPER[fault] for fault in PAUSED},
+    dict.fromkeys(PAUSED, may_break(_NOT_LOOKED_AT, "late-grant")),
     UNMOVED,
 )
 

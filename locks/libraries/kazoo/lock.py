@@ -25,6 +25,7 @@ from __future__ import annotations
 from lockbench.locks.base import ANY, System
 from lockbench.locks.shared.expectations import (
     ANSWERS_LOST,
+    PAUSED,
     RESTARTED,
     may_break,
     with_changes,
@@ -72,7 +73,6 @@ _ERRORS = dict.fromkeys(
     ),
     "https://kazoo.readthedocs.io/en/latest/api/exceptions.html",
 )
-_PAUSED = ("client-pause", "client-gc")
 _PLAIN = Library(__file__)
 
 _SYSTEM = System(
@@ -110,9 +110,9 @@ _SYSTEM = System(
         dict.fromkeys(
             (*ANSWERS_LOST, *RESTARTED), may_break(_ORPHAN, "leaked-lock", kind="defect")
         ),
-        dict.fromkeys(_PAUSED, may_break(_NOT_LOOKED_AT, "late-grant")),
+        dict.fromkeys(PAUSED, may_break(_NOT_LOOKED_AT, "late-grant")),
         # The false release of such a grant.
-        dict.fromkeys(_PAUSED, may_break(_NO_NODE, "linearizable", kind="defect")),
+        dict.fromkeys(PAUSED, may_break(_NO_NODE, "linearizable", kind="defect")),
     ),
     pace={"lease_ttl_s": 10.0},
     asks_first=_PATH_FIRST,
