@@ -196,12 +196,13 @@ class Traffic:
         return order
 
     def _for(self, event: Event) -> Order | None:
+        """The order that is meant for it."""
         for one in self._orders if self._armed else ():
-            if one.kind != event.kind:
+            if one.kind != event.kind or one in self._places:
                 continue
             if one.node is None and one.number == event.number:
                 return one
-            if one.node == event.node and one.number <= event.number and one not in self._places:
+            if one.node == event.node and one.number <= event.number:
                 return one
         return None
 
