@@ -123,7 +123,8 @@ def test_a_server_that_a_command_leaves_behind_lives_on(file: Path, kept: Kept) 
     kept.hand("kill", [2])
     kept.hand("start", [2])
     server = psutil.Process(int(file.with_name("server").read_text()))
-    assert server.cmdline() == ["sleep", "60"]
+    # A shell writes the number of its child before that has become the program.
+    eventually(lambda: server.cmdline() == ["sleep", "60"], "the server runs")
     server.kill()  # NoSuchProcess: it was gone
     assert kept.end() == []
 
