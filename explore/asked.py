@@ -58,7 +58,7 @@ def asked(
     case = plan.make_case(lock, "none", seed=seed, topology=topology)
     if case.system.kind == "none":
         raise Unfit(f"{lock} is a way to do without a lock; there is nothing to explore")
-    lease_s = max(LEASE_S, case.system.pace.get("lease_ttl_s", 0.0))
+    lease_s = case.system.explored_lease_s or max(LEASE_S, case.system.pace.get("lease_ttl_s", 0.0))
     pace = replace(case.pace, lease_ttl_s=lease_s, client_timeout_s=CLIENT_TIMEOUT_S)
     chosen = [SCENARIOS[name] for name in scenarios or SCENARIOS]
     fit = [one for one in chosen if one.fits(case.system)]

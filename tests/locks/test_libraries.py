@@ -22,10 +22,11 @@ import pytest
 from lockbench.bench.plan import make_case
 from lockbench.bench.usable import why_unusable
 from lockbench.cli.commands.run import run
+from lockbench.explore.asked import asked
 from lockbench.locks import registry
 from lockbench.locks.base import Denied, Granted, LockUnusableError, NoObserver, System, Unknown
 from lockbench.locks.shared import library
-from lockbench.locks.shared.library import ADAPTERS, CacheUnusableError, Library
+from lockbench.locks.shared.library import ADAPTERS, CacheUnusableError, Library, library_of
 from lockbench.results.errors import BadInput
 from tests.locks.fakes import Close, FakeRedis
 from tests.tiny_disk import fill, tiny_disk
@@ -215,6 +216,38 @@ def test_a_library_keeps_its_own_time_to_live() -> None:
     """10 s of pottery are the lease of its cases, whichever command plans them."""
     assert make_case("pottery", "client-pause", seed=0).pace.lease_ttl_s == 10
     assert inspect.signature(run).parameters["ttl"].default is None
+    assert asked("pottery").case.pace.lease_ttl_s == 2, "short leases where time is not drawn"
+
+
+@pytest.mark.parametrize(
+    ("name", "what"),
+    [
+        ("kazoo", "kazoo.client.KazooClient timeout"),
+        ("pottery", "pottery.Redlock auto_release_time"),
+        ("tooz", "kazoo.client.KazooClient timeout"),
+    ],
+)
+def test_the_lease_of_its_cases_is_the_default_of_the_library(name: str, what: str) -> None:
+    """Its adapter always sets it, since an exploration wants a shorter one."""
+    system = registry.find(name)
+    assert system.prepare is not None
+    system.prepare()
+    made = library_of(system)
+    assert isinstance(made, Library)
+    place, parameter = what.split()
+    module, _, name = place.rpartition(".")
+    code = (
+        "import importlib, inspect\n"
+        f"made = getattr(importlib.import_module({module!r}), {name!r})\n"
+        f"print(inspect.signature(made).parameters[{parameter!r}].default)"
+    )
+    said = subprocess.run(
+        [made.environment / "bin" / "python", "-c", code],
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    assert float(said.stdout) == system.pace["lease_ttl_s"]
 
 
 def test_a_round_begins_with_its_own_first_node(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -25,10 +25,10 @@ class Kazoo(Client):
 
     def __init__(self, setup: Setup) -> None:
         self._session = Session(setup)
-        how: dict[str, Any] = {}
+        how: dict[str, Any] = {"timeout": setup.ttl_s}
         if setup.safe:
             # One try. kazoo counts before it compares, so that 0 would be without end.
-            how = {"timeout": setup.ttl_s, "command_retry": KazooRetry(max_tries=1)}
+            how["command_retry"] = KazooRetry(max_tries=1)
         hosts = ",".join(f"{host}:{port}" for host, port in setup.nodes)
         self._zk = watched(KazooClient(hosts=hosts, **how), self._session)
         if setup.safe:

@@ -3,8 +3,8 @@ package.
 
 ``kazoo`` is ``KazooClient(hosts=…)`` and its ``Lock``: a session of 10 s, which is the lease of its
 cases, and no listener. When the session has expired, ``is_acquired`` stays True and ``release``
-returns True. ``kazoo-safe`` makes the session as long as the lease, listens to the client's state,
-as kazoo highly recommends, and retries no command.
+returns True. ``kazoo-safe`` has a shorter session, listens to the client's state, as kazoo highly
+recommends, and retries no command. Explorations give both the shorter one.
 
 The promise is the session: the send time of the last acknowledged request or heartbeat that the
 leader must have been told of (``locks/libraries/shared/zookeeper_touches.py``), plus what was
@@ -115,6 +115,7 @@ _SYSTEM = System(
         dict.fromkeys(PAUSED, may_break(_NO_NODE, "linearizable", kind="defect")),
     ),
     pace={"lease_ttl_s": 10.0},
+    explored_lease_s=zookeeper.OUTLIVES_A_RESTART["lease_ttl_s"],
     asks_first=_PATH_FIRST,
 )
 

@@ -44,9 +44,9 @@ class Pottery(Client):
         self._masters = {Node(host, port, rounds=self._rounds, **how) for host, port in setup.nodes}
 
     def acquire(self, key: str, hold: str, ttl_s: float, wait_s: float) -> Acquired:
-        how: dict[str, Any] = {}
+        how: dict[str, Any] = {"auto_release_time": ttl_s}
         if self._safe:
-            how = {"auto_release_time": ttl_s, "raise_on_redis_errors": True}
+            how["raise_on_redis_errors"] = True
         lock = Redlock(key=key, masters=self._masters, **how)
         self._rounds.clear()
         if not (lock.acquire(timeout=wait_s) if wait_s > 0 else lock.acquire(blocking=False)):

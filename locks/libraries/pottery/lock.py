@@ -1,8 +1,8 @@
 """pottery's ``Redlock`` (https://github.com/brainix/pottery#redlock), from its package.
 
-``pottery`` is ``Redlock(key=…, masters=…)``: 10 s of time to live, which is the lease of its cases,
-and redis-py's retries. ``pottery-safe`` sets the lease, exceptions for errors, no retries and a
-limit for every request.
+``pottery`` is ``Redlock(key=…, masters=…)``: 10 s of time to live, which is the lease of its cases
+(2 s in explorations), and redis-py's retries. ``pottery-safe`` has the usual lease, exceptions for
+errors, no retries and a limit for every request.
 
 Does not guarantee: what ``redlock`` does not. ``extend`` does not look at the clock: when answers
 are late it returns normally though no key is left.
@@ -68,6 +68,7 @@ _SYSTEM = System(
     },
     expectations=sent_again(with_changes(REDLOCK, {"wipe": may_break(_RETRIED, "double-grant")})),
     pace={"lease_ttl_s": 10.0},
+    explored_lease_s=2.0,
 )
 
 SYSTEMS = (_SYSTEM, as_safe(_SYSTEM, expectations=REDLOCK))

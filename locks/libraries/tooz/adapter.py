@@ -24,10 +24,10 @@ class Tooz(Client):
     def __init__(self, setup: Setup) -> None:
         self._session = Session(setup)
         hosts = ",".join(f"{host}:{port}" for host, port in setup.nodes)
-        how: dict[str, Any] = {}
+        how: dict[str, Any] = {"timeout": str(math.ceil(setup.ttl_s))}
         if setup.safe:
             # One try. kazoo counts before it compares, so that 0 would be without end.
-            how = {"timeout": str(math.ceil(setup.ttl_s)), "command_retry": {"max_tries": 1}}
+            how["command_retry"] = {"max_tries": 1}
         member = f"lockbench-{secrets.token_hex(8)}".encode()
         self._coordinator: Any = get_coordinator(f"zookeeper://{hosts}", member, **how)
         watched(self._coordinator._coord, self._session)  # noqa: SLF001 - its kazoo client

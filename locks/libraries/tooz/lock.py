@@ -2,10 +2,10 @@
 driver, from its package.
 
 ``tooz`` is ``get_coordinator("zookeeper://…")`` and ``get_lock(name)``: a session of 10 s, which is
-the lease of its cases. ``tooz-safe`` makes the session as long as the lease and retries no command.
-It wraps kazoo's ``Lock``; ``acquired`` is what the process remembers, and nobody is told of a loss.
-The promise is that of ``kazoo``: in tooz 9.1.0 (tooz/drivers/zookeeper.py) heartbeats are kazoo's
-own.
+the lease of its cases. ``tooz-safe`` has a shorter session and retries no command. Explorations
+give both the shorter one. It wraps kazoo's ``Lock``; ``acquired`` is what the process remembers,
+and nobody is told of a loss. The promise is that of ``kazoo``: in tooz 9.1.0
+(tooz/drivers/zookeeper.py) heartbeats are kazoo's own.
 
 Does not guarantee: what ``kazoo`` does not.
 """
