@@ -112,7 +112,7 @@ def _due(unknown: Mapping[str, str], expected: Expected) -> Iterator[tuple[str, 
 def waits_too_long(played: Played) -> bool:
     """Whether a play shows a lost wake-up. On a busy machine one play alone is no proof of it: the
     waiter itself may not have been run. Raises UnreadableHistory."""
-    return _unwoken(read_recording(played.folder)) is not None
+    return _unwoken(played, read_recording(played.folder)) is not None
 
 
 def _always(played: Played, history: History, system: System) -> Iterator[tuple[str, str]]:
@@ -121,7 +121,7 @@ def _always(played: Played, history: History, system: System) -> Iterator[tuple[
         yield HANGS, "; ".join(played.hangs)
     if raised := next(_raised(played, history, system), None):
         yield RAISES, raised
-    if unwoken := _unwoken(history):
+    if unwoken := _unwoken(played, history):
         yield LOST_WAKEUP, unwoken
     record = history.service
     # An inner hold of a lock that is entered again leaves the entry to the outer one.
@@ -155,11 +155,15 @@ def _raised(played: Played, history: History, system: System) -> Iterator[str]:
             yield error
 
 
-def _unwoken(history: History) -> str | None:
+def _unwoken(played: Played, history: History) -> str | None:
     """Of those who were kept from a key that nobody held, the first. Nothing is said of a time in
     which somebody may have held it or servers were struck, and of the victim not before the last
-    strike was over."""
+    strike was over.
+
+    Who is granted a mutex after another was had not held it before, or both would have held it at
+    once. Where several servers are asked, both may have held a part of it."""
     (aimed,) = (o for o in history.objects.values() if o.role == "aimed")
+    one_at_a_time = aimed.kind in {"mutex", "reentrant"} and not played.by_vote
     lease_ns, slack_ns = aimed.lease_ns or 0, aimed.slack_ns or 0
     healed_ns = {
         servers: max(
@@ -182,10 +186,14 @@ def _unwoken(history: History) -> str | None:
     }
     for row in rows_of(history, F.ACQUIRE, Type.OK, Type.FAIL).tolist():
         key, answered_ns = history.key[row], int(history.complete_ns[row])
+        granted = one_at_a_time and history.type[row] == Type.OK
         others = (
             end_ns
             for other, end_ns in ends.items()
-            if other != row and history.key[other] == key and history.invoke_ns[other] < answered_ns
+            if other != row
+            and history.key[other] == key
+            and history.invoke_ns[other] < answered_ns
+            and not (granted and _granted_after(history, other, answered_ns))
         )
         others_row = history.process[row] // PROCESSES_PER_WORKER != VICTIM
         free_ns = max(int(history.invoke_ns[row]), answers_ns[bool(others_row)], *others)
@@ -195,6 +203,10 @@ def _unwoken(history: History) -> str | None:
                 f"{(answered_ns - free_ns) / 1e9:.1f} s for a key that nobody held"
             )
     return None
+
+
+def _granted_after(history: History, row: int, at_ns: int) -> bool:
+    return bool(history.type[row] == Type.OK and history.complete_ns[row] > at_ns)
 
 
 def _of_servers(fault: Fault) -> bool:

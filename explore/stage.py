@@ -174,7 +174,7 @@ class Stage:
     ) -> None:
         """``host``: a loopback address of its own, where the victim finds the nodes."""
         self.setting = setting
-        self.played = Played(trial, folder, key)
+        self.played = Played(trial, folder, key, by_vote=len(setting.interchangeable) > 1)
         self.key = key
         self.victim = Player(self, actors[VICTIM], "victim", VICTIM)
         self.helper = Player(self, actors[HELPER], "helper", HELPER)

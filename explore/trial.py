@@ -107,7 +107,8 @@ class Played:
     """``places``: the events inside the focus. ``missed``: strikes that never met their event;
     ``met``: of the others, what they met.
     ``hangs``: calls that had to be ended, a sentence each. ``grants``: of the victim. ``unable``:
-    why it was no play at all."""
+    why it was no play at all. ``by_vote``: several servers that know nothing of each other were
+    asked."""
 
     trial: Trial
     folder: Path
@@ -118,6 +119,7 @@ class Played:
     hangs: list[str] = field(default_factory=list)
     grants: int = 0
     unable: str = ""
+    by_vote: bool = False
 
 
 def place_of(event: EventPlace) -> Place:

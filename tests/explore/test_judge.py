@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -255,6 +256,26 @@ def test_who_is_refused_may_have_held_it_until_then(tmp_path: Path) -> None:
     recorder.complete(refused, Type.FAIL, complete_ns=3 * NS, error="gave-up")
     recorder.close()
     assert judge(tmp_path) is None
+
+
+@pytest.mark.parametrize(
+    ("second_s", "more", "found"),
+    [
+        (3.6, {}, True),
+        (2.2, {}, False),  # it may have held it before
+        (3.6, {"by_vote": True}, False),  # each may have had a part of it
+    ],
+)
+def test_who_is_granted_it_later_had_not_held_it_before(
+    tmp_path: Path, second_s: float, more: dict[str, Any], found: bool
+) -> None:
+    """Two wait; the first of them is granted it at 3.5 s."""
+    waited(tmp_path, until_s=3.5)
+    recorder = Recorder(tmp_path, 1)
+    second = recorder.invoke(2, F.ACQUIRE, "k", hold=3, invoke_ns=int(1.5 * NS))
+    recorder.complete(second, Type.OK, complete_ns=int(second_s * NS), valid_until_ns=9 * NS)
+    recorder.close()
+    assert waits_too_long(replace(played(tmp_path), **more)) is found
 
 
 @pytest.mark.parametrize(
