@@ -20,7 +20,9 @@ from lockbench.history.columns import History
 from lockbench.history.op import NULL, F, Fault, Type
 from lockbench.history.recorder import PROCESSES_PER_WORKER
 from lockbench.history.recording import read_recording
+from lockbench.history.service import Service
 from lockbench.locks.base import System
+from lockbench.locks.shared.library import library_of
 from lockbench.locks.shared.sidecar import has_ended
 from lockbench.locks.shared.sidecar import raised as error_of
 from lockbench.nemesis.registry import NONE
@@ -29,6 +31,7 @@ HANGS: Final = "hangs"
 RAISES: Final = "raises"
 DENIED_YET_TAKEN: Final = "denied-yet-taken"
 RELEASED_YET_KEPT: Final = "released-yet-kept"
+PROMISED_TOO_LONG: Final = "promised-too-long"
 LOST_WAKEUP: Final = "lost-wakeup"
 LEAKED: Final = "leaked-lock"
 MEANS: Final = {
@@ -44,6 +47,10 @@ MEANS: Final = {
     RELEASED_YET_KEPT: (
         "the service's own record shows, on as many servers as decide, that a hold whose release "
         "was confirmed was not deleted"
+    ),
+    PROMISED_TOO_LONG: (
+        "the service's own record shows that a hold was promised for more than a quarter of a "
+        "lease longer than the service had noted"
     ),
     LOST_WAKEUP: (
         "who waited was not granted the key for more than a quarter of a lease in which certainly "
@@ -81,7 +88,9 @@ def judged(played: Played, system: System, *, timed: bool = True) -> Shown | Und
     report = check(history)
     ours = {name: verdict for name, verdict in report.verdicts.items() if name in OF_LOCKS}
     broken = {name: verdict.reason for name, verdict in ours.items() if verdict.result == "invalid"}
-    refuted = contradictions(report)
+    always = dict(_always(played, history, system))
+    # What follows from a promise that is too long is no mistake of the bench then.
+    refuted = {} if PROMISED_TOO_LONG in always else contradictions(report)
     for name in following(refuted, {*refuted, GENERAL}.intersection(broken)):
         broken.pop(name, None)
     strikes = played.trial.strikes
@@ -90,7 +99,6 @@ def judged(played: Played, system: System, *, timed: bool = True) -> Shown | Und
     expected = Expected(system, like or (NONE,), exact=False, outlasts=outlasts)
     excused = expected.excused(list(broken))
     names = told(sorted(broken))
-    always = dict(_always(played, history, system))
     if not timed or LEAKED in broken:  # nobody can be granted a key that leaked
         always.pop(LOST_WAKEUP, None)
     if not broken and not always:
@@ -137,6 +145,29 @@ def _always(played: Played, history: History, system: System) -> Iterator[tuple[
         wrong = [h for h in history.hold[rows_of(history, f, ended)].tolist() if left.get(h, 0)]
         if any(left[hold] >= record.quorum for hold in wrong):
             yield name, f"in {record.record}: a hold was {said}"
+    # The promise of a library is reckoned by its adapter, which is the bench's.
+    if library_of(system) is None and not any(map(_of_servers, history.faults)):
+        for over_ns in _promised_too_long(history, record):
+            longer = f"{over_ns / 1e9:.1f} s longer than was noted there"
+            yield PROMISED_TOO_LONG, f"in {record.record}: a hold was promised for {longer}"
+
+
+def _promised_too_long(history: History, record: Service) -> Iterator[int]:
+    """By how much, for each hold of which that is certain."""
+    noted: dict[int, list[int]] = {}
+    for tenure in record.tenures:
+        if tenure.until_ns is not None:
+            noted.setdefault(tenure.hold, []).append(tenure.until_ns[1])
+    (aimed,) = (o for o in history.objects.values() if o.role == "aimed")
+    for hold, ends_ns in noted.items():
+        promised = (history.hold == hold) & (history.valid_until_ns != NULL)
+        promised &= history.type == Type.OK
+        if len(ends_ns) < record.quorum or not promised.any():
+            continue
+        end_ns = sorted(ends_ns, reverse=True)[record.quorum - 1]
+        over_ns = int(history.valid_until_ns[promised].max()) - end_ns
+        if over_ns > (aimed.lease_ns or 0) // 4:
+            yield over_ns
 
 
 def _raised(played: Played, history: History, system: System) -> Iterator[str]:
@@ -160,8 +191,8 @@ def _unwoken(played: Played, history: History) -> str | None:
     which somebody may have held it or servers were struck, and of the victim not before the last
     strike was over.
 
-    Who is granted a mutex after another was had not held it before, or both would have held it at
-    once. Where several servers are asked, both may have held a part of it."""
+    A rival that is granted a mutex after another was had not held it before, or both would have
+    held it at once. Where several servers are asked, both may have held a part of it."""
     (aimed,) = (o for o in history.objects.values() if o.role == "aimed")
     one_at_a_time = aimed.kind in {"mutex", "reentrant"} and not played.by_vote
     lease_ns, slack_ns = aimed.lease_ns or 0, aimed.slack_ns or 0
@@ -206,7 +237,11 @@ def _unwoken(played: Played, history: History) -> str | None:
 
 
 def _granted_after(history: History, row: int, at_ns: int) -> bool:
-    return bool(history.type[row] == Type.OK and history.complete_ns[row] > at_ns)
+    """Whether this is a rival's grant, told in time and after then."""
+    rival = history.process[row] // PROCESSES_PER_WORKER != VICTIM
+    told_ns, until_ns = history.complete_ns[row], history.valid_until_ns[row]
+    in_time = until_ns == NULL or told_ns < until_ns
+    return bool(rival and history.type[row] == Type.OK and told_ns > at_ns and in_time)
 
 
 def _of_servers(fault: Fault) -> bool:

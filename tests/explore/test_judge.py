@@ -14,6 +14,7 @@ from lockbench.explore.judge import (
     DENIED_YET_TAKEN,
     HANGS,
     LOST_WAKEUP,
+    PROMISED_TOO_LONG,
     RAISES,
     RELEASED_YET_KEPT,
     Shown,
@@ -24,7 +25,7 @@ from lockbench.explore.judge import (
 from lockbench.explore.link import Kind
 from lockbench.explore.trial import Place, Played, Strike, Trial
 from lockbench.history.op import NULL, F, Fault, Object, Type
-from lockbench.history.recorder import Recorder
+from lockbench.history.recorder import PROCESSES_PER_WORKER, Recorder
 from lockbench.history.recording import write_faults, write_meta
 from lockbench.history.service import How, Service, Tenure, write_service
 from lockbench.locks.registry import find
@@ -46,13 +47,16 @@ def judge(folder: Path, *, lock: str = "redis-token", **more: Any) -> Shown | No
     return found
 
 
-def recorded(folder: Path, *calls: tuple[F, Type, str | None]) -> None:
+def recorded(folder: Path, *calls: tuple[F, Type, str | None], until_ns: int | None = None) -> None:
     aimed = Object(kind="mutex", role="aimed", lease_ns=2 * NS, slack_ns=NS)
     write_meta(folder, {"k": aimed}, wall_minus_monotonic_ns=0)
     recorder = Recorder(folder, 0)
     for at, (f, ended, error) in enumerate(calls, 1):
         handle = recorder.invoke(0, f, "k", hold=HOLD, invoke_ns=at * NS)
-        recorder.complete(handle, ended, error=error, complete_ns=at * NS + NS // 2)
+        end_ns = at * NS + NS // 2
+        recorder.complete(
+            handle, ended, error=error, complete_ns=end_ns, valid_until_ns=until_ns or NULL
+        )
     recorder.close()
     write_faults(folder, [])
 
@@ -107,6 +111,49 @@ def test_a_release_that_was_confirmed_and_did_not_happen(tmp_path: Path) -> None
     shown = judge(tmp_path)
     assert shown is not None
     assert shown.verdicts == (RELEASED_YET_KEPT,)
+
+
+@pytest.mark.parametrize(
+    ("lock", "noted_s", "servers", "fault", "found"),
+    [
+        ("redis-token", (3.0, 3.1), 1, None, True),
+        ("redis-token", (3.0, 3.6), 1, None, False),  # a busy machine, or a clock that is slewed
+        ("redis-py", (3.0, 3.1), 1, None, False),  # reckoned by the adapter
+        ("redlock", (3.0, 3.1), 2, None, False),  # a third may have noted more
+        ("redlock", (3.0, 3.1), 3, None, True),
+        ("redis-token", (3.0, 3.1), 1, "clock-jumped", False),
+        ("redis-token", (3.0, 3.1), 1, "client-frozen", True),
+    ],
+)
+def test_a_promise_that_is_longer_than_the_service_noted(
+    tmp_path: Path,
+    lock: str,
+    noted_s: tuple[float, float],
+    servers: int,
+    fault: str | None,
+    found: bool,
+) -> None:
+    """Promised until 4 s, of a lease of 2 s."""
+    recorded(tmp_path, (F.ACQUIRE, Type.OK, None), until_ns=4 * NS)
+    struck = [] if fault is None else [Fault(fault, ("node 1",), (NS, NS), (2 * NS, 2 * NS))]
+    write_faults(tmp_path, struck)
+    until_ns = (int(noted_s[0] * NS), int(noted_s[1] * NS))
+    tenures = [Tenure(f"s{n}", "k", HOLD, 1, 1, 2, "deleted", until_ns) for n in range(servers)]
+    quorum = 3 if lock == "redlock" else 1
+    write_service(tmp_path, Service("a record", quorum, None, tuple(tenures)))
+    play = played(tmp_path, fault or "client-frozen")
+    shown = judged(play, find(lock))
+    assert (isinstance(shown, Shown) and PROMISED_TOO_LONG in shown.verdicts) is found
+
+
+def test_what_follows_from_a_promise_that_is_too_long_is_told(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    recorded(tmp_path, (F.ACQUIRE, Type.OK, None), until_ns=4 * NS)
+    tenure = Tenure("s1", "k", HOLD, 1, 1, 2, "deleted", (3 * NS, 3 * NS))
+    write_service(tmp_path, Service("a record", 1, None, (tenure,)))
+    verdicts(monkeypatch, contradicted="double-grant", double_grant="invalid")
+    assert judge(tmp_path).verdicts == (PROMISED_TOO_LONG, "double-grant")  # type: ignore[union-attr]
 
 
 def test_an_inner_hold_leaves_the_entry_to_the_outer_one(tmp_path: Path) -> None:
@@ -264,6 +311,8 @@ def test_who_is_refused_may_have_held_it_until_then(tmp_path: Path) -> None:
         (3.6, {}, True),
         (2.2, {}, False),  # it may have held it before
         (3.6, {"by_vote": True}, False),  # each may have had a part of it
+        (3.6, {"until_s": 3.55}, False),  # told too late: it may have held it before
+        (3.6, {"client": 0}, False),  # the victim may have been told long afterwards
     ],
 )
 def test_who_is_granted_it_later_had_not_held_it_before(
@@ -272,8 +321,11 @@ def test_who_is_granted_it_later_had_not_held_it_before(
     """Two wait; the first of them is granted it at 3.5 s."""
     waited(tmp_path, until_s=3.5)
     recorder = Recorder(tmp_path, 1)
-    second = recorder.invoke(2, F.ACQUIRE, "k", hold=3, invoke_ns=int(1.5 * NS))
-    recorder.complete(second, Type.OK, complete_ns=int(second_s * NS), valid_until_ns=9 * NS)
+    more = dict(more)
+    process = more.pop("client", 2 * PROCESSES_PER_WORKER)
+    second = recorder.invoke(process, F.ACQUIRE, "k", hold=3, invoke_ns=int(1.5 * NS))
+    until_ns = int(more.pop("until_s", 9.0) * NS)
+    recorder.complete(second, Type.OK, complete_ns=int(second_s * NS), valid_until_ns=until_ns)
     recorder.close()
     assert waits_too_long(replace(played(tmp_path), **more)) is found
 
