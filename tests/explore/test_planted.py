@@ -14,7 +14,7 @@ from lockbench.report.messages import sentence
 from lockbench.results.documents.exploration import Exploration
 from tests.explore.planted import PLANTED, spec
 
-pytestmark = [pytest.mark.docker, pytest.mark.long]
+pytestmark = [pytest.mark.docker, pytest.mark.long, pytest.mark.timeout(3600)]
 
 
 def explored(name: str, of: str, folder: Path, *, pruned: bool = True) -> Exploration:
