@@ -196,21 +196,15 @@ def _unwoken(played: Played, history: History) -> str | None:
     (aimed,) = (o for o in history.objects.values() if o.role == "aimed")
     one_at_a_time = aimed.kind in {"mutex", "reentrant"} and not played.by_vote
     lease_ns, slack_ns = aimed.lease_ns or 0, aimed.slack_ns or 0
-    healed_ns = {
-        servers: max(
-            (f.heal_ns[1] for f in history.faults if f.heal_ns and (_of_servers(f) or not servers)),
-            default=0,
-        )
-        for servers in (True, False)
-    }
-    # What was sent before may get no answer, and its client waits for one.
+    of_servers = [fault for fault in history.faults if _of_servers(fault)]
+    healed_ns = max((f.heal_ns[1] for f in of_servers if f.heal_ns), default=0)
     answers_ns = {
-        servers: at_ns + int(1e9 * CLIENT_TIMEOUT_S) if at_ns else 0
-        for servers, at_ns in healed_ns.items()
+        servers: max(map(_answered_ns, of_servers if servers else history.faults), default=0)
+        for servers in (True, False)
     }
     # A new leader gives each lease or session its whole time again, from when it leads
     # (etcd's lessor, Promote; ZooKeeper's SessionTrackerImpl).
-    led_ns = healed_ns[True] + lease_ns + slack_ns if healed_ns[True] else 0
+    led_ns = healed_ns + lease_ns + slack_ns if healed_ns else 0
     ends = {
         row: _end_ns(history, row, lease_ns, slack_ns, led_ns)
         for row in rows_of(history, F.ACQUIRE)
@@ -234,6 +228,16 @@ def _unwoken(played: Played, history: History) -> str | None:
                 f"{(answered_ns - free_ns) / 1e9:.1f} s for a key that nobody held"
             )
     return None
+
+
+def _answered_ns(fault: Fault) -> int:
+    """From when on clients have an answer to all that is asked. What was sent before a fault was
+    over may get none, and its client waits for one; of a frozen client nothing is lost."""
+    if fault.heal_ns is None:
+        return 0
+    known = FAULTS.get(fault.name)
+    frozen = known is not None and known.act == "client-frozen"
+    return fault.heal_ns[1] + (0 if frozen else int(1e9 * CLIENT_TIMEOUT_S))
 
 
 def _granted_after(history: History, row: int, at_ns: int) -> bool:

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 # In leases.
 MOMENT: Final = 0.1
 WAIT: Final = 1.5
+LONG_WAIT: Final = 2.5  # for so long after a fault that it shows who is not woken
 HOLDS: Final = 0.8  # longer than what is late needs to arrive
 
 
@@ -29,7 +30,8 @@ class Scenario:
     """``grants``: how many acquires of the victim are granted where nothing goes wrong.
     ``outlasts``: the victim works for longer than its lease. ``from_the_start``: its connections
     are struck, too. ``undisturbed``: rivals ask when the script says so, not when a fault strikes:
-    it is to be seen that the victim's wait ends, and what is late is to meet its next hold."""
+    it is to be seen that the victim's wait ends, and what is late is to meet its next hold,
+    or a key that nobody has."""
 
     name: str
     summary: str
@@ -53,6 +55,13 @@ def _free(stage: Stage) -> None:
         stage.victim.release()
 
 
+def _alone(stage: Stage) -> None:
+    with stage.focus():
+        stage.victim.acquire()
+    stage.victim.release()
+    stage.settle()
+
+
 def _refused(stage: Stage) -> None:
     stage.helper_holds(6 * MOMENT)
     with stage.focus():
@@ -72,7 +81,7 @@ def _gives_up(stage: Stage) -> None:
 def _handed_over(stage: Stage) -> None:
     stage.helper_holds(2 * MOMENT)
     with stage.focus():
-        stage.victim.acquire(WAIT)
+        stage.victim.acquire(LONG_WAIT)
         stage.rivals_ask()
         stage.pass_time(MOMENT)
         stage.victim.release()
@@ -85,6 +94,15 @@ def _extended(stage: Stage) -> None:
     with stage.focus():
         stage.victim.extend()
         stage.pass_time(MOMENT)
+    stage.victim.release()
+
+
+def _extended_late(stage: Stage) -> None:
+    stage.victim.acquire()
+    stage.rivals_ask()
+    stage.outlast(2 * MOMENT)
+    with stage.focus():
+        stage.victim.extend()
     stage.victim.release()
 
 
@@ -140,6 +158,12 @@ def _read(stage: Stage) -> None:
 
 _SCENARIOS: Final = (
     Scenario("free", "a free key is acquired and released", _free, from_the_start=True),
+    Scenario(
+        "alone",
+        "a free key is acquired, and nobody else asks for it until the fault is over",
+        _alone,
+        undisturbed=True,
+    ),
     Scenario("refused", "one try at a key that somebody holds", _refused, grants=0),
     Scenario("gives-up", "a wait that runs out", _gives_up, grants=0),
     Scenario(
@@ -156,6 +180,7 @@ _SCENARIOS: Final = (
         undisturbed=True,
     ),
     Scenario("extended", "a hold is extended by its holder", _extended),
+    Scenario("extended-late", "an extension when the lease is over", _extended_late, outlasts=True),
     Scenario("renewed", "a hold that lasts longer than a lease", _renewed, outlasts=True),
     Scenario("released-late", "a release when the lease is over", _released_late, outlasts=True),
     Scenario(

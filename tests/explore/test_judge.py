@@ -275,6 +275,15 @@ def test_a_waiter_that_had_to_wait(tmp_path: Path, more: dict[str, Any]) -> None
     assert not waits_too_long(played(tmp_path))
 
 
+def test_who_was_frozen_lost_no_answer(tmp_path: Path) -> None:
+    frozen = Fault("client-frozen", ("node 1",), (2 * NS, 2 * NS), (3 * NS, 3 * NS))
+    waited(tmp_path, until_s=3.6, fault=frozen)
+    assert waits_too_long(played(tmp_path))
+    reset = Fault("reset-before", ("node 1",), (2 * NS, 2 * NS), (3 * NS, 3 * NS))
+    write_faults(tmp_path, [reset])
+    assert not waits_too_long(played(tmp_path))
+
+
 def test_who_waits_on_after_a_strike_is_not_woken(tmp_path: Path) -> None:
     wiped = Fault("server-wiped", ("node 1",), (2 * NS, 2 * NS), (3 * NS, 3 * NS))
     waited(tmp_path, until_s=4.4, fault=wiped)

@@ -1,5 +1,5 @@
-"""Locks with exactly one wrong step each, which no run without a fault shows, and beside each the
-same lock with that step right.
+"""Locks with exactly one wrong step each, which the duties of every lock do not show, and beside
+each the same lock with that step right.
 
 A module of this folder declares both, ``right-WHAT`` and ``wrong-WHAT``; what differs between them
 is the step. Its docstring says what the step is, and which fault at which event shows it. An event
@@ -55,11 +55,11 @@ PLANTED: Final[Mapping[str, Planted]] = dict(
         _planted("fence-draw", "free", "fence-order"),
         _planted("second-try", "free", *OPPOSITE),
         _planted("second-silence", "free", *OPPOSITE, depth=2, beside="second-try"),
-        _planted("clean-up", "free", *OPPOSITE),
+        _planted("clean-up", "alone", *OPPOSITE),
         _planted("silence-is-no", "free", *OPPOSITE),
         _planted("silence-is-yes", "free", "double-grant"),
         _planted("expiry", "free", "leaked-lock"),
-        _planted("extend-owner", "extended", "double-grant"),
+        _planted("extend-owner", "extended extended-late", "double-grant"),
         _planted("extend-existing", "extended", "double-grant", "linearizable"),
         _planted("renewal-end", "free twice", "leaked-lock"),
         _planted("renewal-failed", "renewed", "double-grant"),

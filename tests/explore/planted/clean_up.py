@@ -1,8 +1,8 @@
 """An acquire that was not answered deletes its token and is told as denied, whether there was one
 to delete or not. The right one is denied only where it was there; else the acquire may come later.
 
-Shown where a free key is acquired and the request is orphaned: it is delivered after the deletion,
-which comes on a new connection. opposite-answer.
+Shown where a key that nobody else asks for is acquired and the request is orphaned: it is delivered
+after the deletion, which comes on a new connection. opposite-answer.
 """
 
 from __future__ import annotations

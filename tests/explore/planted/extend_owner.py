@@ -1,7 +1,7 @@
 """An extend that lengthens the key's time to live without looking whose key it is.
 
-Shown where a holder extends, frozen at the request, which is delivered when another has the key:
-both are promised it. double-grant.
+Shown where a holder extends when its lease is over and another has the key: both are promised it.
+double-grant.
 """
 
 from __future__ import annotations
