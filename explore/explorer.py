@@ -215,7 +215,9 @@ class _Explorer:
                 more = self._plays.play_all([Trial(scenario.name)] * MORE_PLAYS)
                 self._plays.record(more)
                 plays += more
-                waiting = sum(waits_too_long(play) for play in plays if not play.unable)
+                waiting = sum(
+                    waits_too_long(play, self._setting.system) for play in plays if not play.unable
+                )
                 broken = self._broken(plays, timed=2 * waiting > len(plays))
             if broken:
                 finding = usual(broken, len(plays), self._setting.lock)
@@ -309,10 +311,11 @@ class _Explorer:
         kept."""
         if play.unable or _is_foreign(play):
             return True
-        shown = judged(_as_met(play), self._setting.system, timed=False)
+        system = self._setting.system
+        shown = judged(_as_met(play), system, timed=False)
         if isinstance(shown, Shown) and not (play.missed and shown.declared):
             return False
-        return bool(play.missed) or isinstance(shown, Undecided) or waits_too_long(play)
+        return bool(play.missed) or isinstance(shown, Undecided) or waits_too_long(play, system)
 
     def _repeated(self, fresh: Sequence[tuple[Trial, int]]) -> dict[int, list[Played]]:
         """Place of a finding → plays of its trial again."""

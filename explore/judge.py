@@ -33,7 +33,9 @@ DENIED_YET_TAKEN: Final = "denied-yet-taken"
 RELEASED_YET_KEPT: Final = "released-yet-kept"
 PROMISED_TOO_LONG: Final = "promised-too-long"
 LOST_WAKEUP: Final = "lost-wakeup"
-LEAKED: Final = "leaked-lock"
+UNTIMED: Final = frozenset({"leaked-lock", "double-grant"})
+# What the record contradicts where a promise is longer than what it noted.
+OF_PROMISES: Final = frozenset({"promises", "double-grant", "late-grant", "stale-holder"})
 MEANS: Final = {
     HANGS: "a call outlasted its own limit and everything that was done to it",
     RAISES: (
@@ -89,8 +91,9 @@ def judged(played: Played, system: System, *, timed: bool = True) -> Shown | Und
     ours = {name: verdict for name, verdict in report.verdicts.items() if name in OF_LOCKS}
     broken = {name: verdict.reason for name, verdict in ours.items() if verdict.result == "invalid"}
     always = dict(_always(played, history, system))
-    # What follows from a promise that is too long is no mistake of the bench then.
-    refuted = {} if PROMISED_TOO_LONG in always else contradictions(report)
+    refuted = contradictions(report)
+    if PROMISED_TOO_LONG in always:  # what follows from it is no mistake of the bench
+        refuted = {name: why for name, why in refuted.items() if name not in OF_PROMISES}
     for name in following(refuted, {*refuted, GENERAL}.intersection(broken)):
         broken.pop(name, None)
     strikes = played.trial.strikes
@@ -99,7 +102,8 @@ def judged(played: Played, system: System, *, timed: bool = True) -> Shown | Und
     expected = Expected(system, like or (NONE,), exact=False, outlasts=outlasts)
     excused = expected.excused(list(broken))
     names = told(sorted(broken))
-    if not timed or LEAKED in broken:  # nobody can be granted a key that leaked
+    # Nobody can be granted a key that leaked. Where two had it, who was kept by whom is not known.
+    if not timed or not UNTIMED.isdisjoint(broken):
         always.pop(LOST_WAKEUP, None)
     if not broken and not always:
         unknown = {name: v.reason for name, v in ours.items() if v.result == "unknown"}
@@ -117,10 +121,10 @@ def _due(unknown: Mapping[str, str], expected: Expected) -> Iterator[tuple[str, 
             yield name, why
 
 
-def waits_too_long(played: Played) -> bool:
+def waits_too_long(played: Played, system: System) -> bool:
     """Whether a play shows a lost wake-up. On a busy machine one play alone is no proof of it: the
     waiter itself may not have been run. Raises UnreadableHistory."""
-    return _unwoken(played, read_recording(played.folder)) is not None
+    return _unwoken(played, read_recording(played.folder), system) is not None
 
 
 def _always(played: Played, history: History, system: System) -> Iterator[tuple[str, str]]:
@@ -129,7 +133,7 @@ def _always(played: Played, history: History, system: System) -> Iterator[tuple[
         yield HANGS, "; ".join(played.hangs)
     if raised := next(_raised(played, history, system), None):
         yield RAISES, raised
-    if unwoken := _unwoken(played, history):
+    if unwoken := _unwoken(played, history, system):
         yield LOST_WAKEUP, unwoken
     record = history.service
     # An inner hold of a lock that is entered again leaves the entry to the outer one.
@@ -153,18 +157,19 @@ def _always(played: Played, history: History, system: System) -> Iterator[tuple[
 
 
 def _promised_too_long(history: History, record: Service) -> Iterator[int]:
-    """By how much, for each hold of which that is certain."""
-    noted: dict[int, list[int]] = {}
+    """By how much, for each hold of which that is certain. An extension is another verdict's."""
+    noted: dict[int, dict[str, int]] = {}  # hold → server → end
     for tenure in record.tenures:
         if tenure.until_ns is not None:
-            noted.setdefault(tenure.hold, []).append(tenure.until_ns[1])
+            ends_ns = noted.setdefault(tenure.hold, {})
+            ends_ns[tenure.log] = max(tenure.until_ns[1], ends_ns.get(tenure.log, 0))
     (aimed,) = (o for o in history.objects.values() if o.role == "aimed")
     for hold, ends_ns in noted.items():
         promised = (history.hold == hold) & (history.valid_until_ns != NULL)
-        promised &= history.type == Type.OK
+        promised &= (history.type == Type.OK) & (history.f == F.ACQUIRE)
         if len(ends_ns) < record.quorum or not promised.any():
             continue
-        end_ns = sorted(ends_ns, reverse=True)[record.quorum - 1]
+        end_ns = sorted(ends_ns.values(), reverse=True)[record.quorum - 1]
         over_ns = int(history.valid_until_ns[promised].max()) - end_ns
         if over_ns > (aimed.lease_ns or 0) // 4:
             yield over_ns
@@ -186,17 +191,18 @@ def _raised(played: Played, history: History, system: System) -> Iterator[str]:
             yield error
 
 
-def _unwoken(played: Played, history: History) -> str | None:
+def _unwoken(played: Played, history: History, system: System) -> str | None:
     """Of those who were kept from a key that nobody held, the first. Nothing is said of a time in
     which somebody may have held it or servers were struck, and of the victim not before the last
     strike was over.
 
     A rival that is granted a mutex after another was had not held it before, or both would have
-    held it at once. Where several servers are asked, both may have held a part of it."""
+    held it at once. Where servers were struck it may have held it, lost it and asked again; where
+    several that are no quorum are asked, both may have held a part of it."""
     (aimed,) = (o for o in history.objects.values() if o.role == "aimed")
-    one_at_a_time = aimed.kind in {"mutex", "reentrant"} and not played.by_vote
     lease_ns, slack_ns = aimed.lease_ns or 0, aimed.slack_ns or 0
     of_servers = [fault for fault in history.faults if _of_servers(fault)]
+    in_turn = aimed.kind in {"mutex", "reentrant"} and not (played.in_parts or of_servers)
     healed_ns = max((f.heal_ns[1] for f in of_servers if f.heal_ns), default=0)
     answers_ns = {
         servers: max(map(_answered_ns, of_servers if servers else history.faults), default=0)
@@ -209,16 +215,19 @@ def _unwoken(played: Played, history: History) -> str | None:
         row: _end_ns(history, row, lease_ns, slack_ns, led_ns)
         for row in rows_of(history, F.ACQUIRE)
     }
+    # A service that keeps a hold for longer than its lease may keep what a refusal gave back, too.
+    for row in rows_of(history, F.ACQUIRE, Type.FAIL):
+        ends[row] += int((system.kept_leases - 1.0) * lease_ns)
     for row in rows_of(history, F.ACQUIRE, Type.OK, Type.FAIL).tolist():
         key, answered_ns = history.key[row], int(history.complete_ns[row])
-        granted = one_at_a_time and history.type[row] == Type.OK
+        before_ns = answered_ns if in_turn and _is_rivals_grant(history, row) else FOREVER_NS
         others = (
             end_ns
             for other, end_ns in ends.items()
             if other != row
             and history.key[other] == key
             and history.invoke_ns[other] < answered_ns
-            and not (granted and _granted_after(history, other, answered_ns))
+            and not (history.complete_ns[other] > before_ns and _is_rivals_grant(history, other))
         )
         others_row = history.process[row] // PROCESSES_PER_WORKER != VICTIM
         free_ns = max(int(history.invoke_ns[row]), answers_ns[bool(others_row)], *others)
@@ -240,12 +249,12 @@ def _answered_ns(fault: Fault) -> int:
     return fault.heal_ns[1] + (0 if frozen else int(1e9 * CLIENT_TIMEOUT_S))
 
 
-def _granted_after(history: History, row: int, at_ns: int) -> bool:
-    """Whether this is a rival's grant, told in time and after then."""
-    rival = history.process[row] // PROCESSES_PER_WORKER != VICTIM
-    told_ns, until_ns = history.complete_ns[row], history.valid_until_ns[row]
-    in_time = until_ns == NULL or told_ns < until_ns
-    return bool(rival and history.type[row] == Type.OK and told_ns > at_ns and in_time)
+def _is_rivals_grant(history: History, row: int) -> bool:
+    """Whether it was told before its promise was over, too."""
+    rivals = history.process[row] // PROCESSES_PER_WORKER != VICTIM
+    until_ns = history.valid_until_ns[row]
+    in_time = until_ns == NULL or history.complete_ns[row] < until_ns
+    return bool(rivals and history.type[row] == Type.OK and in_time)
 
 
 def _of_servers(fault: Fault) -> bool:

@@ -50,6 +50,7 @@ VICTIMS_GROUP: Final = 1
 OTHERS_GROUP: Final = 2
 RECOVERS_S: Final = 30.0
 POLL_S: Final = 0.1
+STEP_NS: Final = 100_000_000  # of the wall clock; as much voids a case of a run
 LOOKS_S: Final = 0.5
 PLAYS: Final = "[0-9][0-9][0-9][0-9][0-9][0-9]"  # the folders of plays
 
@@ -203,14 +204,18 @@ class Plays:
         return self.cluster.beside_aimed(key) if isinstance(self.cluster, Sharded) else key
 
     def record(self, plays: Sequence[Played]) -> None:
-        """Puts what the servers kept themselves beside each history."""
+        """Puts what the servers kept themselves beside each history; nothing if this machine's
+        wall clock was set meanwhile, by which servers note their times."""
         entry, cluster = self.setting.system.entry, self.cluster
         if entry is None or not isinstance(cluster, Recorded):
             return
         keys = {play.key for play in plays}
-        ahead_ns = wall_minus_monotonic_ns()
+        ahead_ns = [wall_minus_monotonic_ns(), *(play.ahead_ns for play in plays)]
+        least_ns, most_ns = min(ahead_ns), max(ahead_ns)
+        if most_ns - least_ns > STEP_NS:
+            return
         service = service_of(
-            cluster.server_logs(), entry, cluster.record_name, keys, (ahead_ns, ahead_ns)
+            cluster.server_logs(), entry, cluster.record_name, keys, (least_ns, most_ns)
         )
         for play in plays:
             mine = tuple(tenure for tenure in service.tenures if tenure.key == play.key)

@@ -174,7 +174,10 @@ class Stage:
     ) -> None:
         """``host``: a loopback address of its own, where the victim finds the nodes."""
         self.setting = setting
-        self.played = Played(trial, folder, key, by_vote=len(setting.interchangeable) > 1)
+        in_parts = len(setting.others) > 1 and not setting.of_one_quorum
+        self.played = Played(
+            trial, folder, key, in_parts=in_parts, ahead_ns=wall_minus_monotonic_ns()
+        )
         self.key = key
         self.victim = Player(self, actors[VICTIM], "victim", VICTIM)
         self.helper = Player(self, actors[HELPER], "helper", HELPER)
@@ -262,7 +265,7 @@ class Stage:
             slack_ns=int(1e9 * setting.slack_s),
         )
         objects = {self.key: aimed, SPARE: replace(aimed, role="floor")}
-        write_meta(played.folder, objects, wall_minus_monotonic_ns=wall_minus_monotonic_ns())
+        write_meta(played.folder, objects, wall_minus_monotonic_ns=played.ahead_ns)
         try:
             self._connect()
             self._act_out()

@@ -107,8 +107,8 @@ class Played:
     """``places``: the events inside the focus. ``missed``: strikes that never met their event;
     ``met``: of the others, what they met.
     ``hangs``: calls that had to be ended, a sentence each. ``grants``: of the victim. ``unable``:
-    why it was no play at all. ``by_vote``: several servers that know nothing of each other were
-    asked."""
+    why it was no play at all. ``in_parts``: several servers that are no quorum were asked.
+    ``ahead_ns``: of this machine's wall clock against its monotonic one."""
 
     trial: Trial
     folder: Path
@@ -119,7 +119,8 @@ class Played:
     hangs: list[str] = field(default_factory=list)
     grants: int = 0
     unable: str = ""
-    by_vote: bool = False
+    in_parts: bool = False
+    ahead_ns: int = 0
 
 
 def place_of(event: EventPlace) -> Place:

@@ -152,8 +152,11 @@ def test_what_follows_from_a_promise_that_is_too_long_is_told(
     recorded(tmp_path, (F.ACQUIRE, Type.OK, None), until_ns=4 * NS)
     tenure = Tenure("s1", "k", HOLD, 1, 1, 2, "deleted", (3 * NS, 3 * NS))
     write_service(tmp_path, Service("a record", 1, None, (tenure,)))
-    verdicts(monkeypatch, contradicted="double-grant", double_grant="invalid")
-    assert judge(tmp_path).verdicts == (PROMISED_TOO_LONG, "double-grant")  # type: ignore[union-attr]
+    for verdict, told in (("double-grant", True), ("false-release", False)):
+        verdicts(monkeypatch, contradicted=verdict, **{verdict: "invalid"})
+        shown = judge(tmp_path)
+        assert shown is not None
+        assert shown.verdicts == (PROMISED_TOO_LONG, *([verdict] if told else []))
 
 
 def test_an_inner_hold_leaves_the_entry_to_the_outer_one(tmp_path: Path) -> None:
@@ -224,6 +227,7 @@ def waited(
     until_s: float,
     fault: Fault | None = None,
     promised_ns: int = NULL,
+    client: int = 1,
     **release: Any,
 ) -> None:
     """A holder from 1 to 2 s, and a waiter from 1.5 s to ``until_s``."""
@@ -234,7 +238,7 @@ def waited(
     recorder.complete(held, Type.OK, complete_ns=NS + 1, valid_until_ns=promised_ns)
     given = recorder.invoke(0, F.RELEASE, "k", hold=1, invoke_ns=2 * NS - 1)
     recorder.complete(given, release.get("ended", Type.OK), complete_ns=2 * NS)
-    waits = recorder.invoke(1, F.ACQUIRE, "k", hold=2, invoke_ns=int(1.5 * NS))
+    waits = recorder.invoke(client, F.ACQUIRE, "k", hold=2, invoke_ns=int(1.5 * NS))
     recorder.complete(waits, Type.OK, complete_ns=int(until_s * NS))
     recorder.close()
     write_faults(folder, [] if fault is None else [fault])
@@ -247,7 +251,7 @@ def test_a_waiter_that_is_not_woken(tmp_path: Path) -> None:
     assert shown.verdicts == (LOST_WAKEUP,)
     assert "1.5 s" in shown.why
     play = played(tmp_path)
-    assert waits_too_long(play)
+    assert waits_too_long(play, find("redis-token"))
     assert judged(play, find("redis-token"), timed=False) is None
 
 
@@ -272,22 +276,22 @@ def test_a_waiter_that_is_not_woken(tmp_path: Path) -> None:
 def test_a_waiter_that_had_to_wait(tmp_path: Path, more: dict[str, Any]) -> None:
     waited(tmp_path, **more)
     assert judge(tmp_path) is None
-    assert not waits_too_long(played(tmp_path))
+    assert not waits_too_long(played(tmp_path), find("redis-token"))
 
 
 def test_who_was_frozen_lost_no_answer(tmp_path: Path) -> None:
     frozen = Fault("client-frozen", ("node 1",), (2 * NS, 2 * NS), (3 * NS, 3 * NS))
     waited(tmp_path, until_s=3.6, fault=frozen)
-    assert waits_too_long(played(tmp_path))
+    assert waits_too_long(played(tmp_path), find("redis-token"))
     reset = Fault("reset-before", ("node 1",), (2 * NS, 2 * NS), (3 * NS, 3 * NS))
     write_faults(tmp_path, [reset])
-    assert not waits_too_long(played(tmp_path))
+    assert not waits_too_long(played(tmp_path), find("redis-token"))
 
 
 def test_who_waits_on_after_a_strike_is_not_woken(tmp_path: Path) -> None:
     wiped = Fault("server-wiped", ("node 1",), (2 * NS, 2 * NS), (3 * NS, 3 * NS))
     waited(tmp_path, until_s=4.4, fault=wiped)
-    assert waits_too_long(played(tmp_path))
+    assert waits_too_long(played(tmp_path), find("redis-token"))
 
 
 @pytest.mark.parametrize(
@@ -301,7 +305,33 @@ def test_a_new_leader_keeps_a_hold_that_only_time_ends_for_a_whole_lease(
     lease of 2 s and the slack."""
     struck = Fault(fault, ("node 1",), (NS, NS), (3 * NS, 3 * NS))
     waited(tmp_path, until_s=until_s, fault=struck, promised_ns=3 * NS, ended=Type.INFO)
-    assert waits_too_long(played(tmp_path)) is found
+    assert waits_too_long(played(tmp_path), find("redis-token")) is found
+
+
+def test_a_service_that_keeps_what_was_given_back_is_waited_for(tmp_path: Path) -> None:
+    """Consul's lock-delay: refused at 1.6 s, and granted to another at 3.5 s."""
+    aimed = Object(kind="mutex", role="aimed", lease_ns=2 * NS, slack_ns=NS)
+    write_meta(tmp_path, {"k": aimed}, wall_minus_monotonic_ns=0)
+    recorder = Recorder(tmp_path, 0)
+    refused = recorder.invoke(0, F.ACQUIRE, "k", hold=1, invoke_ns=NS)
+    recorder.complete(refused, Type.FAIL, complete_ns=int(1.6 * NS), error="gave-up")
+    rival = recorder.invoke(PROCESSES_PER_WORKER, F.ACQUIRE, "k", hold=2, invoke_ns=NS)
+    recorder.complete(rival, Type.OK, complete_ns=int(3.5 * NS))
+    recorder.close()
+    write_faults(tmp_path, [])
+    assert find("consul-session").kept_leases > 1
+    assert not waits_too_long(played(tmp_path), find("consul-session"))
+    assert waits_too_long(played(tmp_path), find("redis-token"))
+
+
+def test_where_two_had_it_nobody_knows_who_was_kept_waiting(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    waited(tmp_path, until_s=3.5)
+    verdicts(monkeypatch, double_grant="invalid")
+    shown = judge(tmp_path)
+    assert shown is not None
+    assert shown.verdicts == ("double-grant",)
 
 
 def test_who_is_refused_may_have_held_it_until_then(tmp_path: Path) -> None:
@@ -319,7 +349,9 @@ def test_who_is_refused_may_have_held_it_until_then(tmp_path: Path) -> None:
     [
         (3.6, {}, True),
         (2.2, {}, False),  # it may have held it before
-        (3.6, {"by_vote": True}, False),  # each may have had a part of it
+        (3.6, {"in_parts": True}, False),  # each may have had a part of it
+        (3.6, {"fault": "server-frozen"}, False),  # it may have had it, lost it and asked again
+        (3.6, {"fault": "client-frozen"}, True),
         (3.6, {"until_s": 3.55}, False),  # told too late: it may have held it before
         (3.6, {"client": 0}, False),  # the victim may have been told long afterwards
     ],
@@ -328,15 +360,17 @@ def test_who_is_granted_it_later_had_not_held_it_before(
     tmp_path: Path, second_s: float, more: dict[str, Any], found: bool
 ) -> None:
     """Two wait; the first of them is granted it at 3.5 s."""
-    waited(tmp_path, until_s=3.5)
-    recorder = Recorder(tmp_path, 1)
     more = dict(more)
+    name = more.pop("fault", None)
+    struck = None if name is None else Fault(name, ("node 1",), (NS, NS), (NS, NS + 1))
+    waited(tmp_path, until_s=3.5, fault=struck, client=3 * PROCESSES_PER_WORKER)
+    recorder = Recorder(tmp_path, 1)
     process = more.pop("client", 2 * PROCESSES_PER_WORKER)
     second = recorder.invoke(process, F.ACQUIRE, "k", hold=3, invoke_ns=int(1.5 * NS))
     until_ns = int(more.pop("until_s", 9.0) * NS)
     recorder.complete(second, Type.OK, complete_ns=int(second_s * NS), valid_until_ns=until_ns)
     recorder.close()
-    assert waits_too_long(replace(played(tmp_path), **more)) is found
+    assert waits_too_long(replace(played(tmp_path), **more), find("redis-token")) is found
 
 
 @pytest.mark.parametrize(

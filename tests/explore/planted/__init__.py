@@ -59,7 +59,7 @@ PLANTED: Final[Mapping[str, Planted]] = dict(
         _planted("silence-is-no", "free", *OPPOSITE),
         _planted("silence-is-yes", "free", "double-grant"),
         _planted("expiry", "free", "leaked-lock"),
-        _planted("extend-owner", "extended extended-late", "double-grant"),
+        _planted("extend-owner", "extended extended-late", "double-grant", "wrong-extend"),
         _planted("extend-existing", "extended", "double-grant", "linearizable"),
         _planted("renewal-end", "free twice", "leaked-lock"),
         _planted("renewal-failed", "renewed", "double-grant"),
