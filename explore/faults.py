@@ -34,6 +34,7 @@ FREEZES: Final[frozenset[Act]] = frozenset({"server-frozen", "majority-frozen"})
 ENDS: Final[frozenset[Act]] = frozenset(
     {"server-killed", "majority-killed", "leader-changed", "server-wiped"}
 )
+OF_CLIENTS: Final[frozenset[Act]] = frozenset({"client-frozen", "client-killed", "client-gone"})
 OF_SERVERS: Final[frozenset[Act]] = FORGETS | OF_MAJORITIES | FREEZES | ENDS
 # A freeze, or a delivery that is very late, in leases: longer than one, and the margin of a lock.
 BEYOND: Final = 1.3

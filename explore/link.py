@@ -76,14 +76,16 @@ class Event:
 @dataclass(frozen=True, slots=True)
 class Order:
     """What is to happen to an event. ``seconds``: how late it is. ``node``: where it has to be;
-    then the first one there with this number or a higher one is meant. Raises ValueError for a
-    strike that does not fit."""
+    then the first one there with this number or a higher one is meant. ``stills``: from then on no
+    reply reaches the client, on any link, until replies are let go. Raises ValueError for a strike
+    that does not fit."""
 
     kind: Kind
     number: int
     strike: Strike
     seconds: float = 0.0
     node: int | None = None
+    stills: bool = False
 
     def __post_init__(self) -> None:
         if self.strike not in FITTING[self.kind]:
@@ -133,6 +135,9 @@ class Traffic:
         self.requests_go = threading.Event()
         """Set while requests pass that are not struck themselves."""
         self.requests_go.set()
+        self.replies_go = threading.Event()
+        """Set while replies pass that are not struck themselves."""
+        self.replies_go.set()
 
     @property
     def events(self) -> list[Event]:
@@ -164,9 +169,14 @@ class Traffic:
         """Those that wait, and all after them."""
         self.requests_go.set()
 
+    def let_replies_go(self) -> None:
+        """Those that wait, and all after them."""
+        self.replies_go.set()
+
     def let_go(self) -> None:
         """Everything that is held."""
         self.let_requests_go()
+        self.let_replies_go()
         for held in self._held.values():
             held.let_go.set()
 
@@ -193,6 +203,8 @@ class Traffic:
             self._places[order] = connection.newest
             if order in self._held:
                 self._held[order].connection = connection
+            if order.stills:
+                self.replies_go.clear()
         return order
 
     def _for(self, event: Event) -> Order | None:
@@ -355,8 +367,8 @@ class Link:
         source, sink = connection.ends(kind)
         order = self.traffic.note(self._node, connection, kind, len(data))
         if order is None:
-            if kind == "request":
-                self.traffic.requests_go.wait()
+            go = self.traffic.requests_go if kind == "request" else self.traffic.replies_go
+            go.wait()
             sink.sendall(data)
             return True
         data += self._rest(source, order)

@@ -1,7 +1,8 @@
 """Importing this makes blocking calls gevent's, as Locust does in the workers; before all else.
 
 An answer that is there counts before a time-out that is over: whoever was frozen finds both, and a
-client with threads reads the answer. gevent alone raises the time-out.
+client with threads reads the answer. gevent alone raises the time-out, and where it waits by epoll
+does not even look: that call ends when a stopped process goes on, poll does not (signal(7)).
 """
 
 from __future__ import annotations
@@ -9,7 +10,7 @@ from __future__ import annotations
 import select
 from typing import Any
 
-from gevent import monkey, socket
+from gevent import config, monkey, socket
 
 _wait = socket.socket._wait  # noqa: SLF001 - every blocking call of a socket goes through it
 _poll = select.poll
@@ -26,5 +27,6 @@ def _answers_first(this: Any, watcher: Any, timeout_exc: Any = None) -> None:
             raise
 
 
+config.libev_backend = "poll"
 socket.socket._wait = _answers_first  # noqa: SLF001
 monkey.patch_all()

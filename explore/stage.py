@@ -405,14 +405,17 @@ class Stage:
             case "client-frozen":
                 victim.freeze()
                 held.let_go.set()
+                self._traffic.let_replies_go()
                 time.sleep(seen.order.seconds)
                 victim.thaw()
             case "client-killed":
                 victim.kill()
                 held.let_go.set()
+                self._traffic.let_replies_go()
             case "client-gone":
                 victim.kill()
                 held.drop()
+                self._traffic.let_replies_go()
             case act:
                 assert self._server is not None
                 if act in FORGETS:

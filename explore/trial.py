@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Final
 
 from lockbench.explore import link
-from lockbench.explore.faults import FAULTS
+from lockbench.explore.faults import FAULTS, OF_CLIENTS
 from lockbench.explore.link import Kind
 from lockbench.locks.base import System
 from lockbench.results.documents.exploration import EventPlace, StrikeAt
@@ -43,7 +43,12 @@ class Strike:
         at_one = how.of_servers and place.node in setting.interchangeable
         seconds = setting.lasts_s(how.leases)
         return link.Order(
-            place.kind, place.number, how.strike, seconds, place.node if at_one else None
+            place.kind,
+            place.number,
+            how.strike,
+            seconds,
+            node=place.node if at_one else None,
+            stills=how.act in OF_CLIENTS,
         )
 
 

@@ -202,6 +202,27 @@ def test_a_request_in_two_pieces_is_struck_as_one(
     assert [e.size for e in made.traffic.events if e.kind == "request"] == [len(PING)]
 
 
+def test_no_reply_reaches_who_is_stilled(server: FakeRedis) -> None:
+    """A client of several servers would go on with what the others answer."""
+    order = Order("reply", 1, "held", stills=True)
+    traffic = Traffic([order])
+    with (
+        Link(server.address, traffic=traffic, node=1) as one,
+        Link(server.address, traffic=traffic, node=2) as two,
+        Client(one.address) as first,
+        Client(two.address) as other,
+    ):
+        first.socket.sendall(PING)
+        assert traffic.held(order).reached.wait(LIMIT_S)
+        other.socket.sendall(PING)
+        eventually(lambda: pings(server) == 2)
+        assert is_silent(other)
+        traffic.held(order).let_go.set()
+        first.hears(PONG)
+        traffic.let_replies_go()
+        other.hears(PONG)
+
+
 def test_requests_wait_until_they_may_go_and_who_is_struck_passes(
     server: FakeRedis, link: Callable[..., Link]
 ) -> None:
