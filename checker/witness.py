@@ -34,6 +34,7 @@ _HOW: Final[Mapping[How | None, str]] = {
     "deleted": "deleted",
     "replaced": "replaced by another",
     "session": "with its session",
+    "expired": "at the end of its term",
     "lost": "lost with all that the server had kept",
     None: "never",
 }

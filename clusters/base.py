@@ -392,14 +392,15 @@ class Attended(Protocol):
 @dataclass(frozen=True, slots=True)
 class Change:
     """One line of a server's own record: the entry ``name`` was ``made`` with ``value``,
-    ``renewed`` (its term was set anew) or is gone, ``deleted`` by itself or with its ``session``.
+    ``renewed`` (its term was set anew) or is gone, ``deleted`` by itself, with its ``session``, or
+    ``expired`` at the end of its term.
 
     ``place`` grows along a log. ``until_ms``: the end of the entry's term as the server noted it,
     in milliseconds of its wall clock.
     """
 
     place: int
-    how: Literal["made", "renewed", "deleted", "session"]
+    how: Literal["made", "renewed", "deleted", "session", "expired"]
     name: str
     value: str = ""
     until_ms: int | None = None

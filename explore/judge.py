@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Final
@@ -20,7 +21,7 @@ from lockbench.history.columns import History
 from lockbench.history.op import NULL, F, Fault, Type
 from lockbench.history.recorder import PROCESSES_PER_WORKER
 from lockbench.history.recording import read_recording
-from lockbench.history.service import Service
+from lockbench.history.service import How, Service
 from lockbench.locks.base import System
 from lockbench.locks.shared.library import library_of
 from lockbench.locks.shared.sidecar import has_ended
@@ -59,6 +60,7 @@ MEANS: Final = {
         "nobody held it"
     ),
 }
+KEPT: Final[frozenset[How | None]] = frozenset({None, "replaced"})
 FOREVER_NS: Final = 2**62
 KILLS: Final = frozenset({"client-killed", "client-gone"})  # the sidecars of a client, too
 # What ``lockbench.workloads.caller`` records of an error that a lock let escape.
@@ -139,16 +141,14 @@ def _always(played: Played, history: History, system: System) -> Iterator[tuple[
     # An inner hold of a lock that is entered again leaves the entry to the outer one.
     if record is None or record.partial is not None or system.kind == "reentrant":
         return
-    left: dict[int, int] = {}  # hold → on how many servers nothing deleted it
-    for tenure in record.tenures:
-        left[tenure.hold] = left.get(tenure.hold, 0) + (tenure.how in {None, "replaced"})
-    for name, f, ended, said in (
-        (DENIED_YET_TAKEN, F.ACQUIRE, Type.FAIL, "refused, and its entry was never deleted"),
-        (RELEASED_YET_KEPT, F.RELEASE, Type.OK, "confirmed as released, and not deleted"),
+    for name, f, ended, kept, said in (
+        (DENIED_YET_TAKEN, F.ACQUIRE, Type.FAIL, {*KEPT, "expired"}, "refused"),
+        (RELEASED_YET_KEPT, F.RELEASE, Type.OK, KEPT, "confirmed as released"),
     ):
-        wrong = [h for h in history.hold[rows_of(history, f, ended)].tolist() if left.get(h, 0)]
+        left = Counter(tenure.hold for tenure in record.tenures if tenure.how in kept)
+        wrong = history.hold[rows_of(history, f, ended)].tolist()
         if any(left[hold] >= record.quorum for hold in wrong):
-            yield name, f"in {record.record}: a hold was {said}"
+            yield name, f"in {record.record}: a hold was {said}, and its entry was never deleted"
     # The promise of a library is reckoned by its adapter, which is the bench's.
     if library_of(system) is None and not any(map(_of_servers, history.faults)):
         for over_ns in _promised_too_long(history, record):

@@ -28,9 +28,9 @@ SERVICE: Final = "service.jsonl"
 NUMBER_MAX: Final = 2**63  # of holds, which are what a column of a history holds
 TIME_MAX: Final = 2**61
 
-# Deleted by a request, replaced by another hold's entry, ended with its session, or gone with all
-# that the server had kept.
-How = Literal["deleted", "replaced", "session", "lost"]
+# Deleted by a request, replaced by another hold's entry, ended with its session, when its term was
+# over, or gone with all that the server had kept.
+How = Literal["deleted", "replaced", "session", "expired", "lost"]
 
 T = TypeVar("T")
 

@@ -2,17 +2,18 @@
 did.
 
 Redis writes effects, not requests: a SET that was refused is not in it, a time to live stands as
-the wall clock's millisecond at which it ends (PXAT, PEXPIREAT), and a key that ran out is deleted
-when Redis notices. A script's effects stand between MULTI and EXEC.
+the wall clock's millisecond at which it ends (PXAT, PEXPIREAT), and a key that ran out is taken
+away when Redis notices: by UNLINK, as our servers are set (``lockbench.clusters.redis.nodes``). A
+script's effects stand between MULTI and EXEC.
 
-Does not tell: who asked, when, and of deletions whether a client or time was the cause. A file that
-Redis has rewritten begins in the middle and is refused.
+Does not tell: who asked, and when. What a client takes away by UNLINK is told as what time did. A
+file that Redis has rewritten begins in the middle and is refused.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from typing import Final
+from typing import Final, Literal
 
 import hiredis
 
@@ -20,6 +21,10 @@ from lockbench.clusters.base import Change
 
 FIRST: Final = ".1.incr.aof"
 SET_OPTIONS_FROM: Final = 3
+TAKEN_AWAY: Final[Mapping[str, Literal["deleted", "expired"]]] = {
+    "DEL": "deleted",
+    "UNLINK": "expired",
+}
 
 
 class UnreadableFile(Exception):
@@ -45,21 +50,20 @@ def _effects(place: int, words: list[bytes], alive: dict[str, str]) -> list[Chan
     """What a command did to keys; ``alive`` is what they are before it, and after it on return."""
     command, *names = [word.decode(errors="replace") for word in words[:SET_OPTIONS_FROM]]
     command = command.upper()
-    if command in {"DEL", "UNLINK"}:
+    if command in TAKEN_AWAY:
         every = [word.decode(errors="replace") for word in words[1:]]
-        return [Change(place, "deleted", name) for name in every if alive.pop(name, None)]
+        gone = [name for name in every if alive.pop(name, None)]
+        return [Change(place, TAKEN_AWAY[command], name) for name in gone]
     if command in {"FLUSHALL", "FLUSHDB"}:
-        gone = [Change(place, "deleted", name) for name in alive]
+        every = list(alive)
         alive.clear()
-        return gone
+        return [Change(place, "deleted", name) for name in every]
     if command in {"SET", "SETNX"} and len(names) == SET_OPTIONS_FROM - 1:
         name, value = names
         until_ms = _option(words, b"PXAT")
-        how: Change = Change(place, "made", name, value, until_ms)
-        if alive.get(name) == value:
-            how = Change(place, "renewed", name, value, until_ms)
+        renews = alive.get(name) == value
         alive[name] = value
-        return [how]
+        return [Change(place, "renewed" if renews else "made", name, value, until_ms)]
     if command in {"PEXPIREAT", "PERSIST"} and names and names[0] in alive:
         until_ms = _whole(words[2]) if command == "PEXPIREAT" else None
         return [Change(place, "renewed", names[0], alive[names[0]], until_ms)]

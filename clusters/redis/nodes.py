@@ -30,6 +30,9 @@ SETTINGS = {
     "appendfsync": "everysec",
     "save": '""',
     "maxmemory-policy": "noeviction",
+    # A key whose time is over leaves as UNLINK, and one that a client deletes as DEL (db.c,
+    # propagateDeletion): the append-only file tells them apart.
+    "lazyfree-lazy-expire": "yes",
 }
 FSYNC_SETTINGS = {**SETTINGS, "appendfsync": "always"}
 

@@ -87,9 +87,9 @@ def _tenures(log: ServerLog, entry: Entry, ahead_ns: tuple[int, int]) -> Iterato
 
     for change in log.changes:
         name, place = change.name, change.place
-        if change.how in {"deleted", "session"}:
+        if change.how in {"deleted", "session", "expired"}:
             if name in standing:
-                yield end(name, place, "session" if change.how == "session" else "deleted")
+                yield end(name, place, change.how)
             continue
         until_ns = _until_ns(change, ahead_ns)
         if change.how == "renewed":

@@ -69,6 +69,7 @@ def test_what_took_effect_in_redis() -> None:
         command("setnx", "k", "t2"),
         command("SET", "k", "t3"),
         command("PERSIST", "k"),
+        command("UNLINK", "k"),
     )
     assert found == [
         Change(1, "made", "k", "t1", 5000),
@@ -77,6 +78,7 @@ def test_what_took_effect_in_redis() -> None:
         Change(7, "made", "k", "t2"),
         Change(8, "made", "k", "t3"),
         Change(9, "renewed", "k", "t3"),
+        Change(10, "expired", "k"),
     ]
 
 

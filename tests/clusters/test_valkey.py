@@ -13,6 +13,7 @@ from lockbench.clusters.base import ClusterPlan, Topology
 from lockbench.clusters.redis.nodes import OurRedisNodes
 from lockbench.clusters.redis.protocol import ask_once
 from lockbench.locks.registry import find, systems
+from tests.eventually import eventually
 
 LIMIT_S = 10.0
 OURS = {"name", "images", "make", "in_place_of"}
@@ -66,3 +67,19 @@ def test_a_server_is_valkey_its_clock_moves_and_its_file_is_a_record(tmp_path: P
         (log,) = cluster.server_logs()
         assert log.partial is None
         assert "lease" in {change.name for change in log.changes}
+
+
+@pytest.mark.docker
+@pytest.mark.parametrize("topology", ["redis", "valkey"])
+def test_a_key_whose_time_is_over_was_not_deleted(topology: str, tmp_path: Path) -> None:
+    plan = ClusterPlan(topology, 1, 1, f"test-{os.getpid()}", 3.0, str(tmp_path))
+    with registry.make(plan) as cluster:
+        assert isinstance(cluster, OurRedisNodes)
+        at = cluster.address(1, 1)
+        for name, px in (("short", "20"), ("long", "60000")):
+            ask_once(at, LIMIT_S, "SET", name, "token", "PX", px)
+        eventually(lambda: ask_once(at, LIMIT_S, "GET", "short") is None)
+        ask_once(at, LIMIT_S, "EVAL", "return redis.call('DEL', KEYS[1])", "1", "long")
+        (log,) = cluster.server_logs()
+    gone = {(c.how, c.name) for c in log.changes if c.how in {"deleted", "expired"}}
+    assert gone == {("expired", "short"), ("deleted", "long")}

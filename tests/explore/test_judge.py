@@ -82,6 +82,8 @@ def test_a_play_in_which_all_went_well_shows_nothing(tmp_path: Path) -> None:
         ("replaced", 1, 1, True),
         ("deleted", 1, 1, False),
         ("session", 1, 1, False),
+        ("expired", 1, 1, True),
+        ("expired", 2, 3, False),
         ("lost", 1, 1, False),
         (None, 3, 3, True),
         (None, 2, 3, False),
@@ -157,6 +159,12 @@ def test_what_follows_from_a_promise_that_is_too_long_is_told(
         shown = judge(tmp_path)
         assert shown is not None
         assert shown.verdicts == (PROMISED_TOO_LONG, *([verdict] if told else []))
+
+
+def test_a_release_after_the_end_kept_nothing(tmp_path: Path) -> None:
+    recorded(tmp_path, (F.ACQUIRE, Type.OK, None), (F.RELEASE, Type.OK, None))
+    record(tmp_path, "expired")
+    assert judge(tmp_path) is None
 
 
 def test_an_inner_hold_leaves_the_entry_to_the_outer_one(tmp_path: Path) -> None:

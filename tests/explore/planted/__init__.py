@@ -67,7 +67,7 @@ PLANTED: Final[Mapping[str, Planted]] = dict(
         _planted("redlock-majority", "free", "double-grant"),
         _planted("redlock-validity", "free", "double-grant"),
         _planted("redlock-undo", "free", *OPPOSITE),
-        _planted("etcd-keepalive", "extended", "double-grant"),
+        _planted("etcd-keepalive", "extended-late", "double-grant", "wrong-extend"),
         _planted("zookeeper-own-node", "refused gives-up handed-over", "leaked-lock"),
         _planted("zookeeper-clean-up", "free twice", "leaked-lock"),
         _planted("zookeeper-watch", "handed-over", LOST_WAKEUP),

@@ -1,8 +1,8 @@
 """An extend on etcd that does not read the time to live in the answer: of a lease that has ended,
 etcd answers a keepalive too, without one.
 
-Shown where a holder extends, frozen at the request, which is delivered when another has the key:
-both are promised it. double-grant.
+Shown where a holder extends when its lease is over and another has the key: both are promised it.
+double-grant.
 """
 
 from __future__ import annotations
