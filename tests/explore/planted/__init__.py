@@ -31,8 +31,6 @@ class Planted:
     found: tuple[str, ...]
 
 
-# What Redis deletes because its time is over looks like a release in its record; then the rivals
-# that were kept waiting show it.
 OPPOSITE: Final = (DENIED_YET_TAKEN, RELEASED_YET_KEPT, LOST_WAKEUP)
 
 
@@ -66,7 +64,7 @@ PLANTED: Final[Mapping[str, Planted]] = dict(
         _planted("listen-first", "handed-over", LOST_WAKEUP),
         _planted("redlock-majority", "free", "double-grant"),
         _planted("redlock-validity", "free", "double-grant"),
-        _planted("redlock-undo", "free", *OPPOSITE),
+        _planted("redlock-undo", "alone", *OPPOSITE),
         _planted("etcd-keepalive", "extended-late", "double-grant", "wrong-extend"),
         _planted("zookeeper-own-node", "refused gives-up handed-over", "leaked-lock"),
         _planted("zookeeper-clean-up", "free twice", "leaked-lock"),
