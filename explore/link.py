@@ -225,7 +225,8 @@ class Traffic:
             self._events[self._places[order]] = replace(known, size=known.size + size)
 
     def strike(self, order: Order) -> None:
-        """All has come of the event that is to be struck. For links."""
+        """All has come of the event that is to be struck, or its first byte, where that stills the
+        client. For links."""
         with self._mutex:
             event = self._events[self._places[order]]
             self._struck[order] = event.time_ns
@@ -371,8 +372,12 @@ class Link:
             go.wait()
             sink.sendall(data)
             return True
+        if order.stills:  # at once: who waits for the rest of it may have gone on
+            self.traffic.strike(order)
         data += self._rest(source, order)
-        if not self._strike(connection, order):
+        if not order.stills:
+            self.traffic.strike(order)
+        if not self._carry_out(connection, order):
             return False
         if order.strike == "orphaned":
             sink.sendall(data)
@@ -403,8 +408,12 @@ class Link:
         return found
 
     def _strike(self, connection: _Connection, order: Order) -> bool:
-        """Does what was ordered when its event is there. Returns whether the connection goes on."""
+        """Does what was ordered. Returns whether the connection goes on."""
         self.traffic.strike(order)
+        return self._carry_out(connection, order)
+
+    def _carry_out(self, connection: _Connection, order: Order) -> bool:
+        """When the strike was told. Returns whether the connection goes on."""
         match order.strike:
             case "lost":
                 connection.deaf = True

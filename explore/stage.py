@@ -189,6 +189,7 @@ class Stage:
         self._strikes = {strike.order(setting): strike for strike in trial.strikes}
         self._standing = standing(trial, setting.interchangeable)
         self._scenario = SCENARIOS[trial.scenario]
+        self._undisturbed = self._scenario.undisturbed
         self._traffic = Traffic(self._strikes, self._strike, armed=self._scenario.from_the_start)
         self._links: list[Link] = []
         self._began_ns = 0
@@ -232,6 +233,10 @@ class Stage:
     def rivals_ask(self) -> None:
         """From now on. Twice is no error."""
         self._ask.set()
+
+    def disturb(self) -> None:
+        """From now on rivals ask when a fault strikes."""
+        self._undisturbed = False
 
     @property
     def struck(self) -> bool:
@@ -393,7 +398,7 @@ class Stage:
                 self._traffic.let_go()
                 return
             self._seen.append(seen)
-            if not self._scenario.undisturbed:
+            if not self._undisturbed:
                 self._ask.set()
             if fault.act:
                 self._start(self._act_on, seen)

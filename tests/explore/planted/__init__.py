@@ -63,7 +63,7 @@ PLANTED: Final[Mapping[str, Planted]] = dict(
         _planted("renewal-failed", "renewed", "double-grant"),
         _planted("listen-first", "handed-over", LOST_WAKEUP),
         _planted("redlock-majority", "free", "double-grant"),
-        _planted("redlock-validity", "free", "double-grant"),
+        _planted("redlock-validity", "twice", "double-grant"),
         _planted("redlock-undo", "alone", *OPPOSITE),
         _planted("etcd-keepalive", "extended-late", "double-grant", "wrong-extend"),
         _planted("zookeeper-own-node", "refused gives-up handed-over", "leaked-lock"),

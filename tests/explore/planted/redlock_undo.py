@@ -1,7 +1,7 @@
 """Redlock that does not ask nodes that were silent to delete what they may have granted.
 
-Shown where a key that nobody else asks for is acquired and the answers of three nodes of five are lost: it is told as
-denied, and most of the nodes keep it for a lease. opposite-answer.
+Shown where a key that nobody else asks for is acquired and the answers of three nodes of five are
+lost: it is told as denied, and most of the nodes keep it for a lease. opposite-answer.
 """
 
 from __future__ import annotations

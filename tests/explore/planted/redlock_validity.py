@@ -1,8 +1,8 @@
 """Redlock whose promise is a whole lease from when a majority had answered: the time that asking
 took is not taken off.
 
-Shown where a free key is acquired, the client frozen beyond the lease when fewer than a majority
-have answered: the nodes have given the key to another. double-grant.
+Shown where a key is acquired on connections that are there, the client frozen beyond the lease when
+fewer than a majority have answered: the nodes have given the key to another. double-grant.
 """
 
 from __future__ import annotations
