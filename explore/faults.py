@@ -38,12 +38,14 @@ OF_CLIENTS: Final[frozenset[Act]] = frozenset({"client-frozen", "client-killed",
 OF_SERVERS: Final[frozenset[Act]] = FORGETS | OF_MAJORITIES | FREEZES | ENDS
 # A freeze, or a delivery that is very late, in leases: longer than one, and the margin of a lock.
 BEYOND: Final = 1.3
+BRIEFLY_S: Final = 0.6
 
 
 @dataclass(frozen=True, slots=True)
 class Fault:
-    """``leases``: how late it is, or how long what is frozen stays so. ``like``: faults of
-    ``lockbench.nemesis.faults`` that do the same to a lock."""
+    """``leases``: how late it is, or how long what is frozen stays so; ``seconds``: the same where
+    it is no matter of leases. ``like``: faults of ``lockbench.nemesis.faults`` that do the same to
+    a lock."""
 
     name: str
     summary: str
@@ -51,6 +53,7 @@ class Fault:
     strike: Strike
     like: tuple[str, ...]
     leases: float = 0.0
+    seconds: float = 0.0
     act: Act = ""
 
     @property
@@ -113,6 +116,15 @@ _FAULTS: Final = (
         "held",
         ("client-pause", "client-gc"),
         leases=BEYOND,
+        act="client-frozen",
+    ),
+    Fault(
+        "client-paused",
+        "the client is frozen for less than it waits for an answer",
+        ("reply",),
+        "held",
+        ("client-pause", "client-gc"),
+        seconds=BRIEFLY_S,
         act="client-frozen",
     ),
     Fault(

@@ -23,6 +23,8 @@ MOMENT: Final = 0.1
 WAIT: Final = 1.5
 LONG_WAIT: Final = 2.5  # for so long after a fault that it shows who is not woken
 HOLDS: Final = 0.8  # longer than what is late needs to arrive
+# At most: who is frozen briefly is so when the helper gives back.
+HELPER_S: Final = 0.4
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,7 +90,7 @@ def _gives_up(stage: Stage) -> None:
 
 
 def _handed_over(stage: Stage) -> None:
-    stage.helper_holds(2 * MOMENT)
+    stage.helper_holds(min(2 * MOMENT, HELPER_S / stage.setting.lease_s))
     with stage.focus():
         stage.victim.acquire(LONG_WAIT)
         stage.rivals_ask()

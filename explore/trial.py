@@ -41,7 +41,7 @@ class Strike:
         time, and a strike at servers is for one of them."""
         how, place = FAULTS[self.fault], self.place
         at_one = how.of_servers and place.node in setting.interchangeable
-        seconds = setting.lasts_s(how.leases)
+        seconds = how.seconds or setting.lasts_s(how.leases)
         return link.Order(
             place.kind,
             place.number,

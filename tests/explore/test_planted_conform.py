@@ -40,7 +40,11 @@ def test_a_neighbour_differs_in_nothing_but_how_it_is_driven(wrong: str) -> None
     left, right = (registry.find(spec(name)) for name in (wrong, PLANTED[wrong].right))
     assert left.connect is not right.connect
     same = left.derived(
-        name=right.name, connect=right.connect, not_owed=right.not_owed, entry=right.entry
+        name=right.name,
+        connect=right.connect,
+        not_owed=right.not_owed,
+        entry=right.entry,
+        expectations=right.expectations,
     )
     assert same == right
     assert left.not_owed.keys() - right.not_owed.keys() <= WITH_A_FAULT

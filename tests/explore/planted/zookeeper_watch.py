@@ -1,8 +1,8 @@
 """A waiter that looks and then sets its watch; what happened between is lost. The right one looks
 at what the watch was set on.
 
-Shown where a waiter's second request is late until the holder has given back: it waits beside a
-free key until its wait is over. lost-wakeup.
+Shown where a waiter is paused at the answer to its look until the holder has given back: it waits
+beside a free key until its wait is over. lost-wakeup.
 """
 
 from __future__ import annotations
