@@ -82,8 +82,6 @@ def test_a_play_in_which_all_went_well_shows_nothing(tmp_path: Path) -> None:
         ("replaced", 1, 1, True),
         ("deleted", 1, 1, False),
         ("session", 1, 1, False),
-        ("expired", 1, 1, True),
-        ("expired", 2, 3, False),
         ("lost", 1, 1, False),
         (None, 3, 3, True),
         (None, 2, 3, False),
@@ -161,10 +159,24 @@ def test_what_follows_from_a_promise_that_is_too_long_is_told(
         assert shown.verdicts == (PROMISED_TOO_LONG, *([verdict] if told else []))
 
 
-def test_a_release_after_the_end_kept_nothing(tmp_path: Path) -> None:
-    recorded(tmp_path, (F.ACQUIRE, Type.OK, None), (F.RELEASE, Type.OK, None))
-    record(tmp_path, "expired")
-    assert judge(tmp_path) is None
+@pytest.mark.parametrize(
+    ("f", "ended", "verdict"),
+    [
+        (F.ACQUIRE, Type.FAIL, DENIED_YET_TAKEN),
+        (F.RELEASE, Type.OK, RELEASED_YET_KEPT),
+    ],
+)
+@pytest.mark.parametrize(("until_s", "found"), [(2.1, True), (1.9, False), (1.4, False)])
+def test_an_entry_that_ended_by_itself_was_kept_until_then(
+    tmp_path: Path, f: F, ended: Type, verdict: str, until_s: float, found: bool
+) -> None:
+    """Told at 1.5 s, of a lease of 2 s. Who is told after the end, or at it, was told the truth."""
+    recorded(tmp_path, (f, ended, None))
+    until_ns = (int(until_s * NS), int(until_s * NS) + 1)
+    tenure = Tenure("s1", "k", HOLD, 1, 1, 2, "expired", until_ns)
+    write_service(tmp_path, Service("a record", 1, None, (tenure,)))
+    shown = judge(tmp_path)
+    assert (shown is not None and verdict in shown.verdicts) is found
 
 
 def test_an_inner_hold_leaves_the_entry_to_the_outer_one(tmp_path: Path) -> None:

@@ -23,45 +23,82 @@ HERE: Final = Path(__file__).parent
 class Planted:
     """What is to be known of a wrong lock. ``right`` is its neighbour. ``depth``: how many faults
     it takes to show the step in a play of one of ``scenarios``. ``found``: what says so, at least
-    one of these."""
+    one of these. ``play``: a scenario and the faults that show it in nearly every play, on one
+    Redis."""
 
     right: str
     depth: int
     scenarios: tuple[str, ...]
     found: tuple[str, ...]
+    play: tuple[str, ...] = ()
 
 
 OPPOSITE: Final = (DENIED_YET_TAKEN, RELEASED_YET_KEPT, LOST_WAKEUP)
 
 
 def _planted(
-    what: str, scenarios: str, *found: str, depth: int = 1, beside: str = ""
+    what: str, scenarios: str, *found: str, depth: int = 1, beside: str = "", play: str = ""
 ) -> tuple[str, Planted]:
-    where = tuple(scenarios.split())
-    return f"wrong-{what}", Planted(f"right-{beside or what}", depth, where, found)
+    where, shown = tuple(scenarios.split()), tuple(play.split())
+    return f"wrong-{what}", Planted(f"right-{beside or what}", depth, where, found, shown)
 
 
 PLANTED: Final[Mapping[str, Planted]] = dict(
     [
-        _planted("release-owner", "free twice", "double-grant", "linearizable"),
-        _planted("release-at-once", "free twice", "double-grant", "linearizable"),
-        _planted("failed-release", "free twice", *OPPOSITE),
-        _planted("second-release", "free twice", *OPPOSITE, depth=2),
-        _planted("token-per-hold", "free twice", "double-grant"),
-        _planted("lease-start", "free", "double-grant"),
-        _planted("late-answer", "free", "late-grant"),
-        _planted("fence-draw", "free", "fence-order"),
-        _planted("second-try", "free", *OPPOSITE),
-        _planted("second-silence", "free", *OPPOSITE, depth=2, beside="second-try"),
-        _planted("clean-up", "alone", *OPPOSITE),
-        _planted("silence-is-no", "free", *OPPOSITE),
-        _planted("silence-is-yes", "free", "double-grant"),
-        _planted("expiry", "free", "leaked-lock"),
-        _planted("extend-owner", "extended extended-late", "double-grant", "wrong-extend"),
-        _planted("extend-existing", "extended", "double-grant", "linearizable"),
-        _planted("renewal-end", "free twice", "leaked-lock"),
-        _planted("renewal-failed", "renewed", "double-grant"),
-        _planted("listen-first", "handed-over", LOST_WAKEUP),
+        _planted(
+            "release-owner",
+            "free twice",
+            "double-grant",
+            "linearizable",
+            play="twice very-late@request:1",
+        ),
+        _planted(
+            "release-at-once",
+            "free twice",
+            "double-grant",
+            "linearizable",
+            play="free client-frozen@reply:3",
+        ),
+        _planted("failed-release", "free twice", *OPPOSITE, play="free request-lost@request:3"),
+        _planted(
+            "second-release",
+            "free twice",
+            *OPPOSITE,
+            depth=2,
+            play="free request-lost@request:3 request-lost@request:5",
+        ),
+        _planted("token-per-hold", "free twice", "double-grant", play="twice very-late@request:1"),
+        _planted("lease-start", "free", "double-grant", play="twice client-frozen@reply:2"),
+        _planted("late-answer", "free", "late-grant", play="twice client-frozen@reply:2"),
+        _planted("fence-draw", "free", "fence-order", play="twice client-frozen@reply:2"),
+        _planted("second-try", "free", *OPPOSITE, play="alone reply-lost@reply:1"),
+        _planted(
+            "second-silence",
+            "free",
+            *OPPOSITE,
+            depth=2,
+            beside="second-try",
+            play="alone reply-lost@reply:1 reply-lost@reply:3",
+        ),
+        _planted("clean-up", "alone", *OPPOSITE, play="alone doubled@request:1"),
+        _planted("silence-is-no", "free", *OPPOSITE, play="alone reply-lost@reply:1"),
+        _planted("silence-is-yes", "free", "double-grant", play="free request-lost@request:2"),
+        _planted("expiry", "free", "leaked-lock", play="free client-killed@reply:2"),
+        _planted(
+            "extend-owner",
+            "extended extended-late",
+            "double-grant",
+            "wrong-extend",
+            play="extended-late",
+        ),
+        _planted(
+            "extend-existing", "extended", "double-grant", "linearizable", play="extended-late"
+        ),
+        _planted("renewal-end", "free twice", "leaked-lock", play="free request-lost@request:3"),
+        _planted("renewal-failed", "renewed", "double-grant", play="renewed client-frozen@reply:1"),
+        _planted(
+            "listen-first", "handed-over", LOST_WAKEUP, play="handed-over client-paused@reply:2"
+        ),
         _planted("redlock-majority", "free", "double-grant"),
         _planted("redlock-validity", "twice", "double-grant"),
         _planted("redlock-undo", "alone", *OPPOSITE),
