@@ -74,6 +74,7 @@ def _alone(stage: Stage) -> None:
 
 
 def _refused(stage: Stage) -> None:
+    _warm_up(stage)
     stage.helper_holds(6 * MOMENT)
     with stage.focus():
         stage.victim.acquire()
@@ -82,6 +83,7 @@ def _refused(stage: Stage) -> None:
 
 
 def _gives_up(stage: Stage) -> None:
+    _warm_up(stage)
     stage.helper_holds(7 * MOMENT)
     with stage.focus():
         stage.victim.acquire(2 * MOMENT)
@@ -90,6 +92,7 @@ def _gives_up(stage: Stage) -> None:
 
 
 def _handed_over(stage: Stage) -> None:
+    _warm_up(stage)
     stage.helper_holds(min(2 * MOMENT, HELPER_S / stage.setting.lease_s))
     with stage.focus():
         stage.victim.acquire(LONG_WAIT)
@@ -180,12 +183,13 @@ _SCENARIOS: Final = (
         grants=2,
         undisturbed=True,
     ),
-    Scenario("refused", "one try at a key that somebody holds", _refused, grants=0),
-    Scenario("gives-up", "a wait that runs out", _gives_up, grants=0),
+    Scenario("refused", "one try at a key that somebody holds", _refused),
+    Scenario("gives-up", "a wait that runs out", _gives_up),
     Scenario(
         "handed-over",
         "a waiter is given the key that its holder releases",
         _handed_over,
+        grants=2,
         undisturbed=True,
     ),
     Scenario(

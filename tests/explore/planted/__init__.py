@@ -97,7 +97,7 @@ PLANTED: Final[Mapping[str, Planted]] = dict(
         _planted("renewal-end", "free twice", "leaked-lock", play="free request-lost@request:3"),
         _planted("renewal-failed", "renewed", "double-grant", play="renewed client-frozen@reply:1"),
         _planted(
-            "listen-first", "handed-over", LOST_WAKEUP, play="handed-over client-paused@reply:2"
+            "listen-first", "handed-over", LOST_WAKEUP, play="handed-over client-paused@reply:1"
         ),
         _planted("redlock-majority", "free", "double-grant"),
         _planted("redlock-validity", "twice", "double-grant"),
