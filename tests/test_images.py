@@ -200,10 +200,12 @@ from pathlib import Path
 from lockbench.clusters import debian
 work = Path(sys.argv[1])
 script = "echo $$ > half; mv half begun; sleep 60"
+register, registered = debian.atexit.register, threading.Event()
+debian.atexit.register = lambda *to_do: (register(*to_do), registered.set())
 threading.Thread(
     target=debian._command, args=(["sh", "-c", f"cd {work}; {script}"], work), daemon=True
 ).start()
-while not (work / "begun").exists():
+while not ((work / "begun").exists() and registered.is_set()):
     time.sleep(0.01)
 sys.stdout.write((work / "begun").read_text())
 raise KeyboardInterrupt
