@@ -22,7 +22,9 @@ def explored(name: str, of: str, folder: Path, *, pruned: bool = True) -> Explor
     folder.mkdir()
     (folder / "logs").mkdir()
     planted = PLANTED[of]
-    wanted = asked(spec(name), scenarios=planted.scenarios, depth=planted.depth)
+    wanted = asked(
+        spec(name), scenarios=planted.scenarios, depth=planted.depth, clients=planted.clients
+    )
     what = replace(wanted, pruned=pruned)
     return explore(
         what,

@@ -53,7 +53,8 @@ def plant(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Plant]:
 
         def make(name: str, like: str) -> Plays:
             scenario, *strikes = PLANTED[like].play
-            what = asked(spec(name), scenarios=[scenario], strikes=strikes)
+            clients = PLANTED[like].clients
+            what = asked(spec(name), scenarios=[scenario], strikes=strikes, clients=clients)
             with lending:
                 number = next(numbers)
                 made = Plays(what, cluster, victims, others, tmp_path / str(number))

@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
+from lockbench.explore.asked import CLIENTS
 from lockbench.explore.judge import DENIED_YET_TAKEN, LOST_WAKEUP, RAISES, RELEASED_YET_KEPT
 
 HERE: Final = Path(__file__).parent
@@ -24,23 +25,27 @@ class Planted:
     """What is to be known of a wrong lock. ``right`` is its neighbour. ``depth``: how many faults
     it takes to show the step in a play of one of ``scenarios``. ``found``: what says so, at least
     one of these. ``play``: a scenario and the faults that show it in nearly every play, on one
-    Redis."""
+    Redis. ``clients``: as of ``explore``."""
 
     right: str
-    depth: int
     scenarios: tuple[str, ...]
     found: tuple[str, ...]
+    depth: int = 1
     play: tuple[str, ...] = ()
+    clients: int = CLIENTS
 
 
 OPPOSITE: Final = (DENIED_YET_TAKEN, RELEASED_YET_KEPT, LOST_WAKEUP)
 
 
 def _planted(
-    what: str, scenarios: str, *found: str, depth: int = 1, beside: str = "", play: str = ""
+    what: str, scenarios: str, *found: str, beside: str = "", play: str = "", **more: int
 ) -> tuple[str, Planted]:
+    """``more``: depth, clients."""
     where, shown = tuple(scenarios.split()), tuple(play.split())
-    return f"wrong-{what}", Planted(f"right-{beside or what}", depth, where, found, shown)
+    return f"wrong-{what}", Planted(
+        right=f"right-{beside or what}", scenarios=where, found=found, play=shown, **more
+    )
 
 
 PLANTED: Final[Mapping[str, Planted]] = dict(
@@ -70,7 +75,7 @@ PLANTED: Final[Mapping[str, Planted]] = dict(
         _planted("token-per-hold", "free twice", "double-grant", play="twice very-late@request:1"),
         _planted("lease-start", "free", "double-grant", play="twice client-frozen@reply:2"),
         _planted("late-answer", "free", "late-grant", play="twice client-frozen@reply:2"),
-        _planted("fence-draw", "free", "fence-order"),
+        _planted("fence-draw", "free", "fence-order", clients=2, play="free client-frozen@reply:2"),
         _planted("second-try", "free", *OPPOSITE, play="alone reply-lost@reply:1"),
         _planted(
             "second-silence",
