@@ -84,6 +84,7 @@ class RedisPubsub(RedisToken):
         return Denied(f"gave-up: {answer.reason}") if isinstance(answer, Denied) else answer
 
     def take(self, key: str, token: str, ttl_ms: int) -> Taken | None:
+        self._held_for_s = 0.0  # a grant that comes too late says nothing of another's hold
         answer: Any = self._link.run(TAKE, key, token, ttl_ms)
         if answer == b"OK":
             return Taken(self._link.sent_ns)
