@@ -17,7 +17,7 @@ from lockbench.explore.scenarios import SCENARIOS
 from lockbench.explore.stage import VICTIM
 from lockbench.explore.trial import CLIENT_TIMEOUT_S, Played
 from lockbench.history.columns import History
-from lockbench.history.op import NULL, F, Fault, Type
+from lockbench.history.op import NULL, F, Fault, Object, Type
 from lockbench.history.recorder import PROCESSES_PER_WORKER
 from lockbench.history.recording import read_recording
 from lockbench.history.service import Service, Tenure
@@ -159,12 +159,16 @@ def _always(played: Played, history: History, system: System) -> Iterator[tuple[
             yield PROMISED_TOO_LONG, f"in {record.record}: a hold was promised for {longer}"
 
 
+def _aimed(history: History) -> Object:
+    (aimed,) = (o for o in history.objects.values() if o.role == "aimed")
+    return aimed
+
+
 def _outlasts(tenure: Tenure, told_ns: int, history: History) -> bool:
     """Whether nobody deleted an entry. One that ended by itself was there for more than a quarter
     of a lease after this."""
     if tenure.how == "expired" and tenure.until_ns is not None:
-        (aimed,) = (o for o in history.objects.values() if o.role == "aimed")
-        return tenure.until_ns[0] - told_ns > (aimed.lease_ns or 0) // 4
+        return tenure.until_ns[0] - told_ns > (_aimed(history).lease_ns or 0) // 4
     return tenure.how in {None, "replaced"}
 
 
@@ -175,7 +179,7 @@ def _promised_too_long(history: History, record: Service) -> Iterator[int]:
         if tenure.until_ns is not None:
             ends_ns = noted.setdefault(tenure.hold, {})
             ends_ns[tenure.log] = max(tenure.until_ns[1], ends_ns.get(tenure.log, 0))
-    (aimed,) = (o for o in history.objects.values() if o.role == "aimed")
+    aimed = _aimed(history)
     for hold, ends_ns in noted.items():
         promised = (history.hold == hold) & (history.valid_until_ns != NULL)
         promised &= (history.type == Type.OK) & (history.f == F.ACQUIRE)
@@ -211,7 +215,7 @@ def _unwoken(played: Played, history: History, system: System) -> str | None:
     A rival that is granted a mutex after another was had not held it before, or both would have
     held it at once. Where servers were struck it may have held it, lost it and asked again; where
     several that are no quorum are asked, both may have held a part of it."""
-    (aimed,) = (o for o in history.objects.values() if o.role == "aimed")
+    aimed = _aimed(history)
     lease_ns, slack_ns = aimed.lease_ns or 0, aimed.slack_ns or 0
     of_servers = [fault for fault in history.faults if _of_servers(fault)]
     in_turn = aimed.kind in {"mutex", "reentrant"} and not (played.in_parts or of_servers)
