@@ -35,7 +35,7 @@ from lockbench.bench.scene import CONTENDED, END, FLOOR, OWN, QUIET, RATES, Play
 from lockbench.bench.usable import why_unusable
 from lockbench.clusters.base import HARNESS, Cluster, ClusterError, Measurable, Recorded
 from lockbench.clusters.engine.removal import left_behind, remove_run
-from lockbench.history.clocks import wall_minus_monotonic_ns
+from lockbench.history.clocks import STEP_S_MAX, wall_minus_monotonic_ns
 from lockbench.history.columns import Ints
 from lockbench.history.recording import write_ended, write_faults, write_meta
 from lockbench.history.service import write_service
@@ -61,8 +61,6 @@ LINK_ROUNDS = 300
 GIVING_UP_S = 0.5
 # Solo clients and rivals beside the contending ones.
 EXTRAS = 2
-# More than a clock that is being slewed strays in a case.
-CLOCK_STEP_S_MAX = 0.1
 
 
 @dataclass
@@ -326,7 +324,7 @@ def _stall_s_max(case: Case) -> float:
 def _clock_step(wall_ns: int) -> str | None:
     """Some servers count leases by the wall clock: a step of it that no fault made voids a case."""
     step_s = (wall_minus_monotonic_ns() - wall_ns) / 1e9
-    if abs(step_s) <= CLOCK_STEP_S_MAX:
+    if abs(step_s) <= STEP_S_MAX:
         return None
     return f"this machine's wall clock was set by {step_s:+.3f} s during the case"
 

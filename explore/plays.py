@@ -29,7 +29,7 @@ from lockbench.explore.servers import LATE, Blow, interchangeable, of_one_quorum
 from lockbench.explore.stage import Server, Stage
 from lockbench.explore.trial import Played, Setting, Trial
 from lockbench.explore.trials import act_of, at_s_of, chunks, servers_of
-from lockbench.history.clocks import wall_minus_monotonic_ns
+from lockbench.history.clocks import STEP_S_MAX, wall_minus_monotonic_ns
 from lockbench.history.service import write_service
 from lockbench.locks.shared.client_container import ContainerLibrary
 from lockbench.locks.shared.library import library_of
@@ -50,7 +50,6 @@ VICTIMS_GROUP: Final = 1
 OTHERS_GROUP: Final = 2
 RECOVERS_S: Final = 30.0
 POLL_S: Final = 0.1
-STEP_NS: Final = 100_000_000  # of the wall clock; as much voids a case of a run
 LOOKS_S: Final = 0.5
 PLAYS: Final = "[0-9][0-9][0-9][0-9][0-9][0-9]"  # the folders of plays
 
@@ -212,7 +211,7 @@ class Plays:
         keys = {play.key for play in plays}
         ahead_ns = [wall_minus_monotonic_ns(), *(play.ahead_ns for play in plays)]
         least_ns, most_ns = min(ahead_ns), max(ahead_ns)
-        if most_ns - least_ns > STEP_NS:
+        if most_ns - least_ns > 1e9 * STEP_S_MAX:
             return
         service = service_of(
             cluster.server_logs(), entry, cluster.record_name, keys, (least_ns, most_ns)

@@ -6,6 +6,7 @@ import time
 from typing import Final
 
 LOOKS: Final = 10
+STEP_S_MAX: Final = 0.1  # more than a clock that is being slewed strays in a case
 
 
 def wall_minus_monotonic_ns() -> int:
