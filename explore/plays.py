@@ -88,11 +88,10 @@ class Plays:
         contained = isinstance(library_of(case.system), ContainerLibrary)
         longer = self.setting.lease_s / LEASE_S
         slots = CONTAINER_SLOTS if contained else SLOTS
-        self._sharing_most = CONTAINER_SLOTS if contained else SHARING
         self.most = CONTAINER_SLOTS if contained else min(MOST, int(SHARING * longer))
         """How many plays at once there may be."""
         self._room = Room(slots, self.most)
-        self.sharing = self._sharing_most
+        self.sharing = self.most
         """How many of those that share a strike at servers; fewer where too many come late."""
         self._hosts: SimpleQueue[str] = SimpleQueue()
         for slot in range(self.most):
@@ -140,7 +139,7 @@ class Plays:
         self._recover()
         for play in played:
             play.unable = play.unable or blow.failure
-        self.sharing = next_sharing(self.sharing, self._sharing_most, played)
+        self.sharing = next_sharing(self.sharing, self.most, played)
         return played
 
     def _play_at_once(
