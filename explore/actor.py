@@ -26,12 +26,14 @@ from lockbench.explore.orders import (
     Open,
     Order,
     Release,
+    Start,
     Touch,
 )
 from lockbench.history.op import F, Type
 from lockbench.history.recorder import Recorder
 from lockbench.locks.base import Address, Backoff, Granted, Hold, Lock, Observer
 from lockbench.locks.registry import find
+from lockbench.locks.shared.library import library_of
 from lockbench.locks.shared.sidecar import close_shared, failures
 from lockbench.workloads.caller import Caller
 
@@ -53,30 +55,40 @@ class Actor:
 
     def do(self, order: Order) -> Answer:
         """Does what it is told. A client that was never opened is a mistake of the bench."""
-        if isinstance(order, Open):
-            return self._open(order)
-        assert self._caller is not None
         match order:
-            case Acquire(key=key, wait_s=wait_s, reads=reads):
-                return self._noted(self._caller.acquire(key, wait_s, reads=reads))
-            case Extend():
-                if self._holds:
-                    self._caller.extend(self._holds[-1])
-            case Touch():
-                if self._holds:
-                    self._caller.touch(self._holds[-1])
-            case Release():
-                if self._holds:
-                    self._caller.release(self._holds.pop())
-            case Claim():
-                return self._claim(self._caller, order)
+            case Start(lock=lock):
+                self._start(lock)
+            case Open():
+                self._open(order)
             case Close(sidecars=sidecars):
-                self._close(self._caller)
-                if not sidecars:
-                    close_shared()
+                self._close(sidecars=sidecars)
+            case _:
+                assert self._caller is not None
+                return self._call(self._caller, order)
         return Answer()
 
-    def _open(self, order: Open) -> Answer:
+    def _call(self, caller: Caller, order: Acquire | Extend | Touch | Release | Claim) -> Answer:
+        match order:
+            case Acquire(key=key, wait_s=wait_s, reads=reads):
+                return self._noted(caller.acquire(key, wait_s, reads=reads))
+            case Extend():
+                if self._holds:
+                    caller.extend(self._holds[-1])
+            case Touch():
+                if self._holds:
+                    caller.touch(self._holds[-1])
+            case Release():
+                if self._holds:
+                    caller.release(self._holds.pop())
+            case Claim():
+                return self._claim(caller, order)
+        return Answer()
+
+    def _start(self, lock: str) -> None:
+        if library := library_of(find(lock)):
+            library.started()
+
+    def _open(self, order: Open) -> None:
         if order.seed is not None:
             random.seed(order.seed)
         system = find(order.lock)
@@ -95,13 +107,16 @@ class Actor:
             close_shared()
         self._recorder = Recorder(Path(order.folder), order.number, segment_records=SEGMENT_RECORDS)
         self._caller = Caller(self._recorder, system, order.pace, connect, lambda _: None)
-        return Answer()
 
-    def _close(self, caller: Caller) -> None:
-        caller.close()
+    def _close(self, *, sidecars: bool) -> None:
+        """A client that could not be made has recorded nothing."""
+        if self._caller is not None:
+            self._caller.close()
         assert self._recorder is not None
         self._recorder.close()
         self._caller = None
+        if not sidecars:
+            close_shared()
 
     def _noted(self, granted: Granted | None) -> Answer:
         if granted is not None:

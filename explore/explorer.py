@@ -16,6 +16,7 @@ from __future__ import annotations
 import math
 import shutil
 import time
+from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import replace
@@ -173,35 +174,40 @@ class _Explorer:
         tried = [one for one in known.tried if _key(one) not in again]
         known = evolved(known, tried=tuple(tried))
         self._told(f"{len(left)} {what} to try")
-        began, count, longest_s = time.monotonic(), 0, 0.0
-        plays = self._plays
-        together = chunks(
-            left,
-            CHUNK * plays.most,
-            lambda: CHUNK * plays.sharing,
-            self._setting.interchangeable,
-        )
-        for chunk in together:
-            chunk_began = time.monotonic()
-            if chunk_began + longest_s > self._until_s:
-                self._told(f"no time is left for {len(left) - count} of them")
-                return known, False
-            try:
-                known = save(self._tried(chunk, known))
-            except ClusterError as error:
-                lost = dict.fromkeys(error.trials if isinstance(error, ClusterLost) else chunk)
-                self._lost.update(map(_key, lost))
-                why = f"the cluster did not come back: {error}"
-                came = [
-                    Tried(t.scenario, struck(t), "could not run", t.pair, why=why) for t in lost
-                ]
-                save(evolved(known, tried=(*known.tried, *came)))
-                raise
-            longest_s = max(longest_s, time.monotonic() - chunk_began)
-            count += len(chunk)
-            left_s = (time.monotonic() - began) / count * (len(left) - count)
-            if count < len(left):
-                self._told(f"{count} of {len(left)} tried, about {left_s / 60:.0f} minutes left")
+        began, longest_s = time.monotonic(), 0.0
+        plays, counts, rest = self._plays, Counter[Trial](), left
+        while rest:
+            together = chunks(
+                rest,
+                CHUNK * plays.most,
+                lambda: CHUNK * plays.sharing,
+                self._setting.interchangeable,
+            )
+            rest = []
+            for chunk in together:
+                chunk_began = time.monotonic()
+                count = len(known.tried) - len(tried)
+                if chunk_began + longest_s > self._until_s:
+                    self._told(f"no time is left for {len(left) - count} of them")
+                    return known, False
+                if count:
+                    left_s = (chunk_began - began) / count * (len(left) - count)
+                    minutes = math.ceil(left_s / 60)
+                    self._told(f"{count} of {len(left)} tried, about {minutes} minutes left")
+                try:
+                    known, doubtful = self._tried(chunk, counts, known)
+                except ClusterError as error:
+                    lost = dict.fromkeys(error.trials if isinstance(error, ClusterLost) else chunk)
+                    self._lost.update(map(_key, lost))
+                    why = f"the cluster did not come back: {error}"
+                    came = [
+                        Tried(t.scenario, struck(t), "could not run", t.pair, why=why) for t in lost
+                    ]
+                    save(evolved(known, tried=(*known.tried, *came)))
+                    raise
+                known = save(known)
+                rest += doubtful
+                longest_s = max(longest_s, time.monotonic() - chunk_began)
         return known, True
 
     def _with_events(self, scenarios: Sequence[Scenario], known: Exploration) -> Exploration:
@@ -261,27 +267,27 @@ class _Explorer:
             if play.folder.name not in kept:
                 shutil.rmtree(play.folder, ignore_errors=True)
 
-    def _tried(self, trials: Sequence[Trial], known: Exploration) -> Exploration:
-        """Plays each until it has met its events, judges, and repeats what is new."""
-        left = dict.fromkeys(trials, 0)
-        plays: list[tuple[Played, int]] = []
-        while left:
-            again: dict[Trial, int] = {}
-            for play in self._plays.play_all(list(left)):
-                count = left[play.trial] + 1
-                limit = STRUCK_MAX if play.unable in {ELSEWHERE, LATE} else PLAYS_MAX
-                if self._is_doubtful(play) and count < limit:
-                    again[play.trial] = count
-                    shutil.rmtree(play.folder, ignore_errors=True)
-                else:
-                    plays.append((play, count))
-            left = again
-        self._plays.record([play for play, _ in plays])
+    def _tried(
+        self, trials: Sequence[Trial], counts: Counter[Trial], known: Exploration
+    ) -> tuple[Exploration, list[Trial]]:
+        """Plays each once, judges, and repeats what is new. ``counts``: how often each was played.
+        With those that are to be played again."""
+        plays: list[Played] = []
+        again: list[Trial] = []
+        for play in self._plays.play_all(trials):
+            counts[play.trial] += 1
+            limit = STRUCK_MAX if play.unable in {ELSEWHERE, LATE} else PLAYS_MAX
+            if self._is_doubtful(play) and counts[play.trial] < limit:
+                again.append(play.trial)
+                shutil.rmtree(play.folder, ignore_errors=True)
+            else:
+                plays.append(play)
+        self._plays.record(plays)
         tried, findings = list(known.tried), list(known.findings)
         fresh: list[tuple[Trial, int]] = []
-        for play, count in plays:
+        for play in plays:
             trial = play.trial
-            one = Tried(trial.scenario, struck(trial), "kept", trial.pair, count)
+            one = Tried(trial.scenario, struck(trial), "kept", trial.pair, counts[trial])
             if len(trial.strikes) == 1 and not play.unable:
                 one = evolved(one, state=_state(play), then=_then(play))
             met = _as_met(play)
@@ -306,8 +312,8 @@ class _Explorer:
             findings[place] = counted(findings[place], again_of, self._setting)
             self._told(as_line(findings[place]))
         known = evolved(known, tried=tuple(tried), findings=tuple(findings))
-        self._forget([play for play, _ in plays], known)
-        return known
+        self._forget(plays, known)
+        return known, again
 
     def _is_doubtful(self, play: Played) -> bool:
         """Whether it is to be played again: what shows something else than that somebody waited is

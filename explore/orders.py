@@ -27,6 +27,12 @@ class Open(_Order, frozen=True, tag="open"):
     seed: int | None = None
 
 
+class Start(_Order, frozen=True, tag="start"):
+    """Start what the clients of a lock run in beside this process, if they do."""
+
+    lock: str
+
+
 class Acquire(_Order, frozen=True, tag="acquire"):
     """Ask for a key, waiting up to ``wait_s``; of a lock with readers, to read it or to write."""
 
@@ -62,7 +68,7 @@ class Close(_Order, frozen=True, tag="close"):
     sidecars: bool = True
 
 
-Order = Open | Acquire | Extend | Touch | Release | Claim | Close
+Order = Start | Open | Acquire | Extend | Touch | Release | Claim | Close
 
 
 class Answer(msgspec.Struct, frozen=True):

@@ -79,7 +79,7 @@ class ContainerLibrary:
         kind = ShareableSidecarLock if self.shares else kind
         try:
             return kind(
-                shared(self.lock, lambda: ContainerSidecar(self.image, self.lock)),
+                self.started(),
                 nodes,
                 timeout_s=timeout_s,
                 ttl_s=ttl_s,
@@ -88,6 +88,10 @@ class ContainerLibrary:
             )
         except SidecarError as error:
             raise LockUnusableError(str(error)) from error
+
+    def started(self) -> Sidecar:
+        """What the clients of this process run in. Raises SidecarError."""
+        return shared(self.lock, lambda: ContainerSidecar(self.image, self.lock))
 
 
 class ContainerSidecar(Sidecar):

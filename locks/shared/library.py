@@ -133,20 +133,10 @@ class Library:
         self, nodes: Sequence[Address], *, timeout_s: float, ttl_s: float, observer: Observer
     ) -> SidecarLock:
         """A client. Raises LockUnusableError."""
-        self.prepare()
-        command = [
-            str(self.environment / "bin" / "python"),
-            "-P",  # the adapter's folder must not shadow anything
-            str(self.adapter),
-        ]
         kind = ExtendableSidecarLock if self.extends else SidecarLock
         try:
-            sidecar = shared(
-                self.name,
-                lambda: Sidecar(self.name, command, {"PYTHONPATH": python_path()}),
-            )
             return kind(
-                sidecar,
+                self.started(),
                 nodes,
                 timeout_s=timeout_s,
                 ttl_s=ttl_s,
@@ -155,6 +145,19 @@ class Library:
             )
         except SidecarError as error:
             raise LockUnusableError(str(error)) from error
+
+    def started(self) -> Sidecar:
+        """What the clients of this process run in. Raises LockUnusableError, SidecarError."""
+        self.prepare()
+        command = [
+            str(self.environment / "bin" / "python"),
+            "-P",  # the adapter's folder must not shadow anything
+            str(self.adapter),
+        ]
+        return shared(
+            self.name,
+            lambda: Sidecar(self.name, command, {"PYTHONPATH": python_path()}),
+        )
 
     def _build(self, environment: Path, lock: int) -> None:
         """``lock`` is held by pip, too, which goes on when this process is killed."""

@@ -12,7 +12,7 @@ import pytest
 from msgspec.structs import replace as evolved
 
 from lockbench.explore.actors import Actors, Gone
-from lockbench.explore.orders import Acquire, Close, Open, Release
+from lockbench.explore.orders import Acquire, Answer, Close, Open, Release
 from lockbench.history.recording import read_recording, write_meta
 from lockbench.locks.shared.sidecar import has_ended
 from lockbench.workloads.fork_server import ForkServer
@@ -86,6 +86,19 @@ SYSTEM = System(
 """
 
 
+UNUSABLE = """
+from lockbench.locks.base import LockUnusableError, System
+
+def connect(nodes, **how):
+    raise LockUnusableError("nobody is there")
+
+SYSTEM = System(
+    name="unusable", topologies=("redis",), family="redis", fence=None, waits_by="nothing",
+    source="this test", connect=connect, outcomes={},
+)
+"""
+
+
 def test_a_sidecar_that_has_ended_is_started_anew_for_the_next_play(
     actors: Actors, tmp_path: Path
 ) -> None:
@@ -154,6 +167,18 @@ def test_who_has_not_answered_is_lent_to_nobody_again(actors: Actors, tmp_path: 
     actors.raise_to(1)
     with actors.lent(1) as (other,):
         assert other is not busy
+
+
+def test_who_could_make_no_client_is_closed_like_others(actors: Actors, tmp_path: Path) -> None:
+    (lock := tmp_path / "lock.py").write_text(UNUSABLE)
+    actors.raise_to(1)
+    with actors.lent(1) as (actor,):
+        actor.tell(Open(str(lock), (closed_port(),), PACE, str(tmp_path), 0))
+        answer = actor.answer(LIMIT_S)
+        assert answer is not None
+        assert "nobody is there" in answer.failed
+        actor.tell(Close())
+        assert actor.answer(LIMIT_S) == Answer()
 
 
 def test_what_an_actor_cannot_do_is_told(actors: Actors, tmp_path: Path) -> None:

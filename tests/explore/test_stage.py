@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, cast
 
+import pytest
+
 from lockbench.explore.actors import Actor
 from lockbench.explore.asked import asked
-from lockbench.explore.orders import Answer, Open, Order
+from lockbench.explore.orders import Answer, Claim, Close, Open, Order, Start
 from lockbench.explore.stage import Stage
-from lockbench.explore.trial import Setting, Trial
+from lockbench.explore.trial import Played, Setting, Trial
 
 
 @dataclass
@@ -36,19 +38,55 @@ class Server:
         self.told.append("ready")
 
 
-def test_the_victim_connects_when_all_plays_are_ready(tmp_path: Path) -> None:
-    """Its first events come at the same time in each play, also where it connects at once."""
+@dataclass
+class Clientless(Obedient):
+    """Cannot make a client."""
+
+    mine: list[Order] = field(default_factory=list)
+
+    def tell(self, order: Order) -> None:
+        self.mine.append(order)
+
+    def answer(self, timeout_s: float) -> Answer:
+        return Answer(failed="no" if isinstance(self.mine[-1], Open) else "")
+
+
+def play(tmp_path: Path, victim: Obedient, told: list[object]) -> Played:
+    """Of ``free``, without a fault."""
     case = asked("redis-token").case
     pace = replace(case.pace, lease_ttl_s=0.1)
-    told: list[object] = []
-    actors = [cast("Actor", Obedient(told)) for _ in range(4)]
+    actors = [cast("Actor", one) for one in (victim, *(Obedient(told) for _ in range(3)))]
     server: Any = Server(told)
     setting = Setting(case.lock, case.system, pace, (), ())
     stage = Stage(
         setting, Trial("free"), actors, folder=tmp_path / "play", host="", key="k", server=server
     )
-    assert not stage.play().unable
+    return stage.play()
+
+
+def test_the_victim_connects_when_all_plays_are_ready(tmp_path: Path) -> None:
+    """Its first events come at the same time in each play, also where it connects at once. What
+    its library runs in is there by then."""
+    told: list[object] = []
+    assert not play(tmp_path, Obedient(told), told).unable
     begun = [
-        one if isinstance(one, str) else one.number for one in told if isinstance(one, str | Open)
+        one.number if isinstance(one, Open) else one if one == "ready" else "start"
+        for one in told
+        if one == "ready" or isinstance(one, Open | Start)
     ]
-    assert begun == [1, 2, 3, "ready", 0]
+    assert begun == [1, 2, 3, "start", "ready", 0]
+
+
+def test_a_victim_that_can_make_no_client_is_a_mistake_of_the_bench(tmp_path: Path) -> None:
+    assert play(tmp_path, Clientless([]), []).unable == "the victim could not connect: no"
+
+
+def test_a_fault_may_leave_the_victim_without_a_client(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(Stage, "struck", True)
+    told: list[object] = []
+    victim = Clientless([])
+    assert not play(tmp_path, victim, told).unable
+    assert any(isinstance(one, Claim) for one in told), "the others go on"
+    assert isinstance(victim.mine[-1], Close)
