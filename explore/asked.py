@@ -17,6 +17,7 @@ from lockbench.results.documents.exploration import Exploration
 from lockbench.results.errors import BadInput, Unfit
 
 LEASE_S: Final = 2.0
+LONGER_LEASE_S: Final = 3.0  # of a lock that declares a longer one than usual
 CLIENTS: Final = 3  # the victim and two rivals
 
 
@@ -58,7 +59,8 @@ def asked(
     case = plan.make_case(lock, "none", seed=seed, topology=topology)
     if case.system.kind == "none":
         raise Unfit(f"{lock} is a way to do without a lock; there is nothing to explore")
-    lease_s = case.system.explored_lease_s or max(LEASE_S, case.system.pace.get("lease_ttl_s", 0.0))
+    declared_s = case.system.pace.get("lease_ttl_s", LEASE_S)
+    lease_s = case.system.explored_lease_s or min(max(LEASE_S, declared_s), LONGER_LEASE_S)
     pace = replace(case.pace, lease_ttl_s=lease_s, client_timeout_s=CLIENT_TIMEOUT_S)
     chosen = [SCENARIOS[name] for name in scenarios or SCENARIOS]
     fit = [one for one in chosen if one.fits(case.system)]

@@ -35,7 +35,7 @@ from lockbench.explore.findings import alike, as_line, counted, finding_of, usua
 from lockbench.explore.judge import Shown, Undecided, judged, waits_too_long
 from lockbench.explore.plays import OTHERS_GROUP, ClusterLost, Plays
 from lockbench.explore.scenarios import Scenario
-from lockbench.explore.servers import ELSEWHERE, LATE
+from lockbench.explore.servers import APART, ELSEWHERE
 from lockbench.explore.stage import VICTIM
 from lockbench.explore.trial import Played, Trial, event_of, struck
 from lockbench.explore.trials import act_of, chunks, named, pairs_of, singles
@@ -276,7 +276,7 @@ class _Explorer:
         again: list[Trial] = []
         for play in self._plays.play_all(trials):
             counts[play.trial] += 1
-            limit = STRUCK_MAX if play.unable in {ELSEWHERE, LATE} else PLAYS_MAX
+            limit = STRUCK_MAX if play.unable in {APART, ELSEWHERE} else PLAYS_MAX
             if self._is_doubtful(play) and counts[play.trial] < limit:
                 again.append(play.trial)
                 shutil.rmtree(play.folder, ignore_errors=True)

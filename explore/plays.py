@@ -25,7 +25,7 @@ from lockbench.clusters.base import Cluster, ClusterError, Recorded, Sharded
 from lockbench.explore.actors import Actors
 from lockbench.explore.asked import LEASE_S, Asked
 from lockbench.explore.faults import BEYOND
-from lockbench.explore.servers import LATE, Blow, interchangeable, of_one_quorum
+from lockbench.explore.servers import APART, Blow, interchangeable, of_one_quorum
 from lockbench.explore.stage import Server, Stage
 from lockbench.explore.trial import Played, Setting, Trial
 from lockbench.explore.trials import act_of, at_s_of, chunks, servers_of
@@ -42,7 +42,7 @@ SHARING: Final = 48
 MOST: Final = 120
 BUSY_MAX: Final = 60.0  # percent of the processors
 SPARE_BYTES: Final = 1 << 30  # of memory
-LATE_MAX: Final = 0.25  # of them
+APART_MAX: Final = 0.25  # of them
 SHARING_MIN: Final = 4
 CONTAINER_SLOTS: Final = 6  # their clients are virtual machines
 FIRST_HOST: Final = 100  # 127.0.0.100 and up are the victims'
@@ -50,7 +50,7 @@ VICTIMS_GROUP: Final = 1
 OTHERS_GROUP: Final = 2
 RECOVERS_S: Final = 30.0
 POLL_S: Final = 0.1
-LOOKS_S: Final = 0.5
+LOOKS_S: Final = 0.25
 PLAYS: Final = "[0-9][0-9][0-9][0-9][0-9][0-9]"  # the folders of plays
 
 
@@ -92,7 +92,7 @@ class Plays:
         """How many plays at once there may be."""
         self._room = Room(slots, self.most)
         self.sharing = self.most
-        """How many of those that share a strike at servers; fewer where too many come late."""
+        """How many of those that share a strike at servers; fewer where too many come apart."""
         self._hosts: SimpleQueue[str] = SimpleQueue()
         for slot in range(self.most):
             self._hosts.put(f"127.0.0.{FIRST_HOST + slot}")
@@ -222,11 +222,12 @@ class Plays:
 
 
 def next_sharing(sharing: int, most: int, played: Sequence[Played]) -> int:
-    """How many are to share the next strike: half where too many came late, then more again."""
-    late = sum(play.unable == LATE for play in played)
-    if late > LATE_MAX * len(played):
+    """How many are to share the next strike: half where too many came apart from the others, then
+    more again."""
+    apart = sum(play.unable == APART for play in played)
+    if apart > APART_MAX * len(played):
         return max(SHARING_MIN, min(sharing, len(played)) // 2)
-    if late or len(played) < sharing:
+    if apart or len(played) < sharing:
         return sharing
     return min(most, sharing + sharing // 4)
 

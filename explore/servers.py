@@ -1,6 +1,7 @@
 """Strikes at servers that many plays share: all come to their events, one strike, all go on.
 
-A play that comes much later than the others finds it over, and is played again.
+Who comes much earlier than the others is not struck, who comes much later finds it over: such plays
+are played again.
 """
 
 from __future__ import annotations
@@ -29,6 +30,7 @@ from lockbench.explore.faults import FREEZES, OF_MAJORITIES, Act
 # How long the first that has come waits for the others. Its event is held meanwhile, for less than
 # a client waits for an answer.
 GATHERS_S: Final = 0.5
+ENOUGH: Final = 0.25  # of them come in this time, or those that have come were too early
 BEGINS_S: Final = 60.0
 # From the kill until it is started again: clients notice it.
 DOWN_S: Final = 0.2
@@ -36,7 +38,7 @@ ELECTS_S: Final = 15.0
 POLL_S: Final = 0.05
 JUMPS: Final = 5.0  # how far a clock jumps, in leases
 LED: Final = "leader-changed"
-LATE: Final = "its event came when the servers were whole again"
+APART: Final = "its event did not come together with those of the other plays"
 ELSEWHERE: Final = "its event came at another server"
 
 
@@ -100,6 +102,7 @@ class Blow:
         self._gathers_s = gathers_s
         self._start = threading.Barrier(plays)
         self._arrived: dict[object, int] = {}  # play → the node of its first event
+        self._early: set[object] = set()
         self._changed = threading.Condition()
         self._struck = threading.Event()
         self._healed = threading.Event()
@@ -117,10 +120,13 @@ class Blow:
         that comes stands for all."""
         with self._changed:
             if self._struck.is_set() and play not in self._arrived:
-                return LATE
-            node = self._arrived.setdefault(play, node)
-            self._changed.notify_all()
-        self._struck.wait()
+                return APART
+            if play not in self._early:
+                node = self._arrived.setdefault(play, node)
+                self._changed.notify_all()
+            self._changed.wait_for(lambda: self._struck.is_set() or play in self._early)
+            if play in self._early:
+                return APART
         return self.failure or ("" if self._act == LED or node in self._nodes else ELSEWHERE)
 
     def healed(self) -> None:
@@ -134,16 +140,17 @@ class Blow:
             self._changed.notify_all()
 
     def run(self) -> None:
-        """Strikes when all have come, or the first has waited long enough. ``failure`` says why
-        they could not be struck or healed."""
+        """Strikes when all have come, or the first of enough of them has waited long enough.
+        ``failure`` says why they could not be struck or healed."""
         with self._changed:
-            self._changed.wait_for(lambda: self._arrived or self._closed)
-            if self._arrived:
-                self._changed.wait_for(lambda: len(self._arrived) == self._plays, self._gathers_s)
-                if len(self._nodes) == 1:
-                    # Clients may choose their server by lot.
-                    ((node, _),) = Counter(self._arrived.values()).most_common(1)
-                    self._nodes = self._with(node)
+            while not self._have_gathered():
+                self._early.update(self._arrived)
+                self._arrived.clear()
+                self._changed.notify_all()
+            if self._arrived and len(self._nodes) == 1:
+                # Clients may choose their server by lot.
+                ((node, _),) = Counter(self._arrived.values()).most_common(1)
+                self._nodes = self._with(node)
         try:
             if self._arrived:
                 self._strike()
@@ -151,9 +158,16 @@ class Blow:
         except Exception as error:  # noqa: BLE001 - told by who began it
             self.failure = f"{type(error).__name__}: {error}"
         finally:
-            with self._changed:
-                self._struck.set()
+            self._go_on()
             self._healed.set()
+
+    def _have_gathered(self) -> bool:
+        """Whether as many have come as are to be struck together; also where none comes any
+        more."""
+        self._changed.wait_for(lambda: self._arrived or self._closed)
+        awaited = self._plays - len(self._early)
+        self._changed.wait_for(lambda: len(self._arrived) == awaited, self._gathers_s)
+        return self._closed or len(self._arrived) >= ENOUGH * awaited
 
     def _with(self, node: int) -> Sequence[int]:
         """The servers to strike where the events are at this one."""
@@ -212,6 +226,7 @@ class Blow:
     def _go_on(self) -> None:
         with self._changed:
             self._struck.set()
+            self._changed.notify_all()
 
 
 def _leader(cluster: Cluster) -> int:

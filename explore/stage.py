@@ -434,10 +434,12 @@ class Stage:
                     self._traffic.stop_requests()
                     held.let_go.set()
                 server = self._stands(seen.event.node)
-                self.played.unable = self._server.struck(server) or self.played.unable
+                why_not = self._server.struck(server)
+                self.played.unable = why_not or self.played.unable
                 held.let_go.set()
                 self._traffic.let_requests_go()
-                self._server.healed()
+                if not why_not:
+                    self._server.healed()
         seen.healed_ns = monotonic_ns()
         self._calm_ns = max(self._calm_ns, seen.healed_ns)
 

@@ -111,10 +111,11 @@ def chunks(
     interchangeable: Sequence[int] = (),
 ) -> Iterator[Sequence[Trial]]:
     """Those that strike the same servers, whose events come at about the same time, together;
-    after all others. The last ones change the leader: another node may be the primary from then
-    on. ``alone``, ``sharing``: how many there may be of those that strike no server, and of the
-    others, asked anew for each. ``interchangeable``: as of ``standing``."""
-    yield from _parts([trial for trial in trials if not act_of(trial)], lambda: alone)
+    after all others, of which those come first that last longest. The last ones change the leader:
+    another node may be the primary from then on. ``alone``, ``sharing``: how many there may be of
+    those that strike no server, and of the others, asked anew for each. ``interchangeable``: as of
+    ``standing``."""
+    yield from _parts(sorted((t for t in trials if not act_of(t)), key=_begins_s), lambda: alone)
 
     def blow(trial: Trial) -> tuple[str, list[int]]:
         return act_of(trial), sorted(servers_of(trial, interchangeable))
@@ -169,6 +170,11 @@ def _parts(trials: Sequence[Trial], size: Callable[[], int]) -> Iterator[Sequenc
         most = size()
         yield trials[:most]
         trials = trials[most:]
+
+
+def _begins_s(trial: Trial) -> float:
+    """Minus how long it takes until its first event, so that it sorts first."""
+    return -min((strike.place.at_s for strike in trial.strikes), default=0.0)
 
 
 def act_of(trial: Trial) -> Act:

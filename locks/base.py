@@ -219,7 +219,7 @@ class System:
     limited: bool = True  # whether every grant has a ``valid_until_ns``
     parameters: Mapping[str, Parameter] = field(default_factory=dict)
     pace: Mapping[str, float] = field(default_factory=dict)
-    # In an exploration, where ``pace`` keeps a long default of the library.
+    # In an exploration, where the lock needs another than that usually has.
     explored_lease_s: float | None = None
     # Who promises that waiters are served in order; the lock then tells a ``QueueObserver`` of each
     # place.

@@ -38,7 +38,7 @@ from lockbench.explore.judge import RAISES, Shown
 from lockbench.explore.link import FITTING
 from lockbench.explore.mapped import map_of
 from lockbench.explore.plays import next_sharing
-from lockbench.explore.servers import LATE, interchangeable
+from lockbench.explore.servers import APART, interchangeable
 from lockbench.explore.several import at_once
 from lockbench.explore.trial import Place, Played, Setting, Strike, Trial, at_event, event_of
 from lockbench.explore.trials import chunks, pairs_of, polls, servers_of, singles, standing
@@ -276,7 +276,7 @@ def test_strikes_at_the_same_servers_may_be_played_one_after_the_other() -> None
 
 
 @pytest.mark.parametrize(
-    ("sharing", "played", "late", "then"),
+    ("sharing", "played", "apart", "then"),
     [
         (48, 48, 13, 24),
         (48, 48, 12, 48),
@@ -289,12 +289,11 @@ def test_strikes_at_the_same_servers_may_be_played_one_after_the_other() -> None
         (48, 48, 0, 48),
     ],
 )
-def test_fewer_share_a_strike_where_too_many_come_late(
-    sharing: int, played: int, late: int, then: int, tmp_path: Path
+def test_fewer_share_a_strike_where_too_many_come_apart(
+    sharing: int, played: int, apart: int, then: int, tmp_path: Path
 ) -> None:
-    came = [
-        Played(Trial("free"), tmp_path, "k", unable=LATE if n < late else "") for n in range(played)
-    ]
+    unable = [APART] * apart + [""] * (played - apart)
+    came = [Played(Trial("free"), tmp_path, "k", unable=why) for why in unable]
     assert next_sharing(sharing, 48, came) == then
 
 

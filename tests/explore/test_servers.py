@@ -8,7 +8,7 @@ from typing import cast
 
 from lockbench.clusters.base import Cluster
 from lockbench.explore.faults import Act
-from lockbench.explore.servers import ELSEWHERE, LATE, Blow, possible
+from lockbench.explore.servers import APART, ELSEWHERE, Blow, possible
 from tests.eventually import eventually
 
 LIMIT_S = 20.0
@@ -72,7 +72,8 @@ def arrive(made: Blow, *nodes: int) -> list[str]:
 
     def play(node: int) -> None:
         why.append(made.struck(object(), node))
-        made.healed()
+        if not why[-1]:
+            made.healed()
 
     threads = [threading.Thread(target=play, args=(node,), daemon=True) for node in nodes]
     for thread in threads:
@@ -97,7 +98,30 @@ def test_who_comes_too_late_is_told_so() -> None:
     cluster = Pauses()
     made, thread = blow(cluster, 2)
     assert arrive(made, 2) == [""]
-    assert arrive(made, 2) == [LATE]
+    assert arrive(made, 2) == [APART]
+    made.over()
+    thread.join(LIMIT_S)
+    assert cluster.done == ["pause [2]", "unpause [2]"]
+
+
+def test_who_comes_much_earlier_than_most_is_not_struck() -> None:
+    cluster = Pauses()
+    made, thread = blow(cluster, 9)
+    assert arrive(made, 2) == [APART]
+    assert not cluster.done
+    assert arrive(made, *[2] * 8) == [""] * 8
+    made.over()
+    thread.join(LIMIT_S)
+    assert cluster.done == ["pause [2]", "unpause [2]"]
+
+
+def test_one_play_after_the_other_ends_with_a_strike() -> None:
+    """However far apart they come."""
+    cluster = Pauses()
+    made, thread = blow(cluster, 6)
+    told = [arrive(made, 2) for _ in range(6)]
+    assert told[:2] == [[APART]] * 2
+    assert told.count([""]) == 1
     made.over()
     thread.join(LIMIT_S)
     assert cluster.done == ["pause [2]", "unpause [2]"]
@@ -123,7 +147,7 @@ def test_a_play_with_events_at_several_nodes_is_struck_once() -> None:
     assert made.struck(play, 2) == ""
     thread.join(LIMIT_S)
     assert made.struck(play, 2) == ""
-    assert made.struck(object(), 1) == LATE
+    assert made.struck(object(), 1) == APART
     assert cluster.done == ["pause [1, 2]", "unpause [1, 2]"]
 
 

@@ -165,5 +165,6 @@ SYSTEM = System(
     asks_first=_LOOKS_FIRST,
     kept_leases=2.0,  # a candidate that has just come waits for a whole one
     pace={"lease_ttl_s": 8.0},  # a server that was killed needs seconds; RetryPeriod is over one
+    explored_lease_s=8.0,
     expectations=_EXPECTATIONS,
 )

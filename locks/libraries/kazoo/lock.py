@@ -115,7 +115,6 @@ _SYSTEM = System(
         dict.fromkeys(PAUSED, may_break(_NO_NODE, "linearizable", kind="defect")),
     ),
     pace={"lease_ttl_s": 10.0},
-    explored_lease_s=zookeeper.OUTLIVES_A_RESTART["lease_ttl_s"],
     asks_first=_PATH_FIRST,
 )
 

@@ -68,7 +68,6 @@ _SYSTEM = System(
     },
     expectations=sent_again(with_changes(REDLOCK, {"wipe": may_break(_RETRIED, "double-grant")})),
     pace={"lease_ttl_s": 10.0},
-    explored_lease_s=2.0,
 )
 
 SYSTEMS = (_SYSTEM, as_safe(_SYSTEM, expectations=REDLOCK))
