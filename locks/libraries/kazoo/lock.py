@@ -111,6 +111,8 @@ _SYSTEM = System(
             (*ANSWERS_LOST, *RESTARTED), may_break(_ORPHAN, "leaked-lock", kind="defect")
         ),
         dict.fromkeys(PAUSED, may_break(_NOT_LOOKED_AT, "late-grant")),
+        # A session may end while the servers are frozen, and is_acquired is as before.
+        {"pause": may_break(_NO_NODE, "stale-holder", kind="defect")},
         # The false release of such a grant.
         dict.fromkeys(PAUSED, may_break(_NO_NODE, "linearizable", kind="defect")),
     ),
