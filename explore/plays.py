@@ -44,7 +44,9 @@ BUSY_MAX: Final = 60.0  # percent of the processors
 SPARE_BYTES: Final = 1 << 30  # of memory
 APART_MAX: Final = 0.25  # of them
 SHARING_MIN: Final = 4
-CONTAINER_SLOTS: Final = 6  # their clients are virtual machines
+# Their clients may be virtual machines, which take a moment to fill the memory.
+CONTAINER_SLOTS: Final = 6
+CONTAINER_SPARE_BYTES: Final = 4 << 30
 FIRST_HOST: Final = 100  # 127.0.0.100 and up are the victims'
 VICTIMS_GROUP: Final = 1
 OTHERS_GROUP: Final = 2
@@ -88,10 +90,10 @@ class Plays:
         contained = isinstance(library_of(case.system), ContainerLibrary)
         longer = self.setting.lease_s / LEASE_S
         slots = CONTAINER_SLOTS if contained else SLOTS
-        self.most = CONTAINER_SLOTS if contained else min(MOST, int(SHARING * longer))
+        self.most = SHARING if contained else min(MOST, int(SHARING * longer))
         """How many plays at once there may be."""
-        self._room = Room(slots, self.most)
-        self.sharing = self.most
+        self._room = Room(slots, self.most, CONTAINER_SPARE_BYTES if contained else SPARE_BYTES)
+        self.sharing = 2 * slots
         """How many of those that share a strike at servers; fewer where too many come apart."""
         self._hosts: SimpleQueue[str] = SimpleQueue()
         for slot in range(self.most):
@@ -139,7 +141,8 @@ class Plays:
         self._recover()
         for play in played:
             play.unable = play.unable or blow.failure
-        self.sharing = next_sharing(self.sharing, self.most, played)
+        most = self.most if self._room.has_memory() else self.sharing
+        self.sharing = next_sharing(self.sharing, most, played)
         return played
 
     def _play_at_once(
@@ -242,10 +245,16 @@ class Room:
     the other, while the processors are idle."""
 
     def __init__(
-        self, usual: int, most: int, busy: Callable[[], float] = psutil.cpu_percent
+        self,
+        usual: int,
+        most: int,
+        spare_bytes: int,
+        busy: Callable[[], float] = psutil.cpu_percent,
     ) -> None:
-        """``busy``: percent of the processors since it was asked last."""
+        """``spare_bytes``: of memory, that more leave. ``busy``: percent of the processors since it
+        was asked last."""
         self._usual, self._most, self._busy = usual, most, busy
+        self._spare_bytes = spare_bytes
         self._there = 0
         self._changed = threading.Condition()
         self._looked = -math.inf
@@ -267,7 +276,11 @@ class Room:
         if self._there >= self._most or now < self._looked + LOOKS_S:
             return False
         self._looked = now
-        return self._busy() < BUSY_MAX and psutil.virtual_memory().available > SPARE_BYTES
+        return self._busy() < BUSY_MAX and self.has_memory()
+
+    def has_memory(self) -> bool:
+        """Whether the memory suffices for more."""
+        return psutil.virtual_memory().available > self._spare_bytes
 
 
 class _Later:

@@ -304,13 +304,16 @@ class Stage:
         with suppress(_Over):
             self._open(self.helper, *self._rivals)
             self.victim.do(Start(self.setting.lock), START_S)
+            if not self._scenario.from_the_start:
+                self._open(self.victim)
             if self._server is not None:
                 self._server.ready()
             self._began_ns = monotonic_ns()
             for rival in self._rivals:
                 self._start(self._ask_for_it, rival)
             with suppress(_Over):
-                self._open(self.victim)  # it may connect at once
+                if self._scenario.from_the_start:
+                    self._open(self.victim)  # it may connect at once
                 self._scenario.script(self)
         self._scripted.set()
         self.rivals_ask()

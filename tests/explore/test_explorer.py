@@ -297,12 +297,14 @@ def test_fewer_share_a_strike_where_too_many_come_apart(
     assert next_sharing(sharing, 48, came) == then
 
 
-@pytest.mark.parametrize(("busy", "at_once"), [(0.0, 3), (100.0, 1)])
-def test_more_play_at_once_while_the_processors_are_idle(
-    busy: float, at_once: int, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize(
+    ("busy", "spare_bytes", "at_once"), [(0.0, 0, 3), (100.0, 0, 1), (0.0, 1 << 60, 1)]
+)
+def test_more_play_at_once_while_the_processors_are_idle_and_the_memory_suffices(
+    busy: float, spare_bytes: int, at_once: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(plays, "LOOKS_S", 0.01)
-    room, there, most = plays.Room(1, 3, lambda: busy), 0, 0
+    room, there, most = plays.Room(1, 3, spare_bytes, lambda: busy), 0, 0
     changed = threading.Condition()
 
     def come() -> None:

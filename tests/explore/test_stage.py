@@ -51,30 +51,36 @@ class Clientless(Obedient):
         return Answer(failed="no" if isinstance(self.mine[-1], Open) else "")
 
 
-def play(tmp_path: Path, victim: Obedient, told: list[object]) -> Played:
-    """Of ``free``, without a fault."""
+def play(tmp_path: Path, victim: Obedient, told: list[object], scenario: str = "free") -> Played:
+    """Without a fault."""
     case = asked("redis-token").case
     pace = replace(case.pace, lease_ttl_s=0.1)
     actors = [cast("Actor", one) for one in (victim, *(Obedient(told) for _ in range(3)))]
     server: Any = Server(told)
     setting = Setting(case.lock, case.system, pace, (), ())
     stage = Stage(
-        setting, Trial("free"), actors, folder=tmp_path / "play", host="", key="k", server=server
+        setting, Trial(scenario), actors, folder=tmp_path / "play", host="", key="k", server=server
     )
     return stage.play()
 
 
-def test_the_victim_connects_when_all_plays_are_ready(tmp_path: Path) -> None:
-    """Its first events come at the same time in each play, also where it connects at once. What
-    its library runs in is there by then."""
+@pytest.mark.parametrize(
+    ("scenario", "order"),
+    [("free", [1, 2, 3, "start", "ready", 0]), ("alone", [1, 2, 3, "start", 0, "ready"])],
+)
+def test_the_first_events_come_at_the_same_time_in_each_play(
+    tmp_path: Path, scenario: str, order: list[object]
+) -> None:
+    """What the victim's library runs in is there when all plays are ready, and the victim is
+    connected, unless its connection is struck, too."""
     told: list[object] = []
-    assert not play(tmp_path, Obedient(told), told).unable
+    assert not play(tmp_path, Obedient(told), told, scenario).unable
     begun = [
         one.number if isinstance(one, Open) else one if one == "ready" else "start"
         for one in told
         if one == "ready" or isinstance(one, Open | Start)
     ]
-    assert begun == [1, 2, 3, "start", "ready", 0]
+    assert begun == order
 
 
 def test_a_victim_that_can_make_no_client_is_a_mistake_of_the_bench(tmp_path: Path) -> None:
