@@ -13,6 +13,7 @@ Does not guarantee that an event is the same message in every play: events are c
 
 from __future__ import annotations
 
+import itertools
 import math
 import shutil
 import time
@@ -25,6 +26,7 @@ from pathlib import Path
 from typing import Final
 
 import numpy as np
+import psutil
 from msgspec.structs import replace as evolved
 
 from lockbench.bench import plan
@@ -33,12 +35,13 @@ from lockbench.explore.actors import Actors
 from lockbench.explore.asked import Asked
 from lockbench.explore.findings import alike, as_line, counted, finding_of, usual
 from lockbench.explore.judge import Shown, Undecided, judged, waits_too_long
-from lockbench.explore.plays import OTHERS_GROUP, ClusterLost, Plays
+from lockbench.explore.plays import OTHERS_GROUP, ClusterLost, Plays, last_number
+from lockbench.explore.pool import Pool
 from lockbench.explore.scenarios import Scenario
 from lockbench.explore.servers import APART, ELSEWHERE
 from lockbench.explore.stage import VICTIM
 from lockbench.explore.trial import Played, Trial, event_of, struck
-from lockbench.explore.trials import act_of, chunks, named, pairs_of, singles
+from lockbench.explore.trials import act_of, named, pairs_of, portions, singles
 from lockbench.history.op import F, Type
 from lockbench.history.recorder import PROCESSES_PER_WORKER
 from lockbench.history.recording import read_recording
@@ -58,7 +61,9 @@ STRUCK_MAX: Final = 10  # of a play whose event came at another server than was 
 MORE_PLAYS: Final = 4  # where something broke without a fault, to see what else does
 REPEATS: Final = 10
 BLOWS: Final = 2  # strikes at servers, at least, for the repeats of one trial
-CLUSTERS: Final = 3  # of one lock, one after the other
+AT_ONCE: Final = 2  # clusters of one lock
+SPARE_BYTES: Final = 8 << 30  # of memory, for more than one
+ATTEMPTS: Final = 3  # with other clusters, where one is lost
 
 Told = Callable[[str], None]
 Key = tuple[str, tuple[tuple[str, int, str], ...]]  # scenario, and what is struck how
@@ -85,7 +90,7 @@ def explore(
         known = now
         saved(now)
 
-    for left in reversed(range(CLUSTERS)):
+    for left in reversed(range(ATTEMPTS)):
         before = len(lost)
         try:
             with _plays(what, folder, run_id) as plays:
@@ -99,22 +104,27 @@ def explore(
 
 
 @contextmanager
-def _plays(what: Asked, folder: Path, run_id: str) -> Iterator[Plays]:
-    """On a cluster of their own."""
-    case = what.case
+def _plays(what: Asked, folder: Path, run_id: str) -> Iterator[Pool]:
+    """On clusters of their own."""
+    case, numbers = what.case, itertools.count(last_number(folder) + 1)
+    several = psutil.virtual_memory().available > SPARE_BYTES
     with ExitStack() as stack:
         fork_server = stack.enter_context(ForkServer(run_id, ["lockbench.explore.actor"]))
-        wanted = plan.cluster_plan_of(case, run_id, folder / "logs")
-        cluster = plan.topology_of(case).make(replace(wanted, groups=OTHERS_GROUP))
-        stack.enter_context(cluster)
-        victims = stack.enter_context(Actors(fork_server, folder / "logs"))
-        others = stack.enter_context(Actors(fork_server, folder / "logs"))
-        yield Plays(what, cluster, victims, others, folder)
+        each: list[Plays] = []
+        for n in range(AT_ONCE if several else 1):
+            logs = folder / "logs" / f"cluster-{n + 1}"
+            logs.mkdir(exist_ok=True)
+            wanted = replace(plan.cluster_plan_of(case, run_id, logs), groups=OTHERS_GROUP)
+            cluster = stack.enter_context(plan.topology_of(case).make(wanted))
+            victims = stack.enter_context(Actors(fork_server, logs))
+            others = stack.enter_context(Actors(fork_server, logs))
+            each.append(Plays(what, cluster, victims, others, folder, numbers=numbers))
+        yield Pool(each)
 
 
 class _Explorer:
     def __init__(
-        self, what: Asked, plays: Plays, told: Told, until_s: float, lost: set[Key]
+        self, what: Asked, plays: Pool, told: Told, until_s: float, lost: set[Key]
     ) -> None:
         """``lost``: what no cluster came back from; it is not tried again."""
         self._what = what
@@ -177,7 +187,7 @@ class _Explorer:
         began, longest_s = time.monotonic(), 0.0
         plays, counts, rest = self._plays, Counter[Trial](), left
         while rest:
-            together = chunks(
+            together = portions(
                 rest,
                 CHUNK * plays.most,
                 lambda: CHUNK * plays.sharing,
@@ -331,10 +341,9 @@ class _Explorer:
         trials = [trial for trial, _ in fresh]
         alone = [trial for trial in trials if not act_of(trial)]
         plays = self._plays.play_all([trial for trial in alone for _ in range(REPEATS)])
-        acts = [trial for trial in trials if act_of(trial)]
-        for _ in range(BLOWS):  # what is played at once shares a strike at servers
-            each = REPEATS // BLOWS
-            plays += self._plays.play_all([trial for trial in acts for _ in range(each)])
+        each = REPEATS // BLOWS
+        acts = [trial for trial in trials if act_of(trial) for _ in range(each)]
+        plays += self._plays.play_all(*[acts] * BLOWS)
         self._plays.record(plays)
         return {place: [play for play in plays if play.trial == trial] for trial, place in fresh}
 

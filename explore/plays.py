@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
 from dataclasses import replace
@@ -66,11 +66,18 @@ class ClusterLost(ClusterError):
 
 class Plays:
     """``cluster``: with the links of ``OTHERS_GROUP`` groups. ``folder``: where each play has one
-    of its own. ``victims``, ``others``: processes; whoever was a rival may share what it keeps of
-    the servers' other links, and is never a victim."""
+    of its own, by the next of the ``numbers``. ``victims``, ``others``: processes; whoever was a
+    rival may share what it keeps of the servers' other links, and is never a victim."""
 
     def __init__(
-        self, what: Asked, cluster: Cluster, victims: Actors, others: Actors, folder: Path
+        self,
+        what: Asked,
+        cluster: Cluster,
+        victims: Actors,
+        others: Actors,
+        folder: Path,
+        *,
+        numbers: Iterator[int],
     ) -> None:
         case = what.case
         self.setting = Setting(
@@ -98,7 +105,7 @@ class Plays:
         self._hosts: SimpleQueue[str] = SimpleQueue()
         for slot in range(self.most):
             self._hosts.put(f"127.0.0.{FIRST_HOST + slot}")
-        self._played = last_number(folder)
+        self._numbers = numbers
         self._lending = threading.Lock()
         victims.raise_to(slots)
         others.raise_to(slots * self.setting.rivals_and_helper)
@@ -155,9 +162,13 @@ class Plays:
         try:
             return list(pool.map(play, trials, *servers))
         except BaseException:  # nobody wants to know any more how the others end
-            self._victims.kill()
-            self._others.kill()
+            self.kill()
             raise
+
+    def kill(self) -> None:
+        """Ends all plays; none can be begun afterwards."""
+        self._victims.kill()
+        self._others.kill()
 
     def _recover(self) -> None:
         """Waits until the whole cluster serves. Raises ClusterError."""
@@ -185,8 +196,7 @@ class Plays:
                         *stack.enter_context(self._victims.lent(1)),
                         *stack.enter_context(self._others.lent(count)),
                     ]
-                    self._played += 1
-                    number = self._played
+                    number = next(self._numbers)
                 stage = Stage(
                     self.setting,
                     trial,

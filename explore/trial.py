@@ -113,7 +113,8 @@ class Played:
     ``met``: of the others, what they met.
     ``hangs``: calls that had to be ended, a sentence each. ``grants``: of the victim. ``unable``:
     why it was no play at all. ``in_parts``: several servers that are no quorum were asked.
-    ``ahead_ns``: of this machine's wall clock against its monotonic one."""
+    ``ahead_ns``: of this machine's wall clock against its monotonic one. ``cluster``: on which of
+    those of ``lockbench.explore.pool``."""
 
     trial: Trial
     folder: Path
@@ -126,6 +127,7 @@ class Played:
     unable: str = ""
     in_parts: bool = False
     ahead_ns: int = 0
+    cluster: int = 0
 
 
 def place_of(event: EventPlace) -> Place:

@@ -104,27 +104,45 @@ def _second(pair: Trial) -> tuple[Place, str]:
     return pair.strikes[1].place, pair.strikes[1].fault
 
 
+def portions(
+    trials: Sequence[Trial],
+    alone: int,
+    sharing: Callable[[], int],
+    interchangeable: Sequence[int] = (),
+) -> Iterator[Sequence[Trial]]:
+    """Those that strike no server, of which those come first that last longest; then the others,
+    by what is done to which servers. The last ones change the leader: another node may be the
+    primary from then on. ``alone``, ``sharing``: how many there may be of both in a portion, asked
+    anew for each. ``interchangeable``: as of ``standing``."""
+    yield from _parts(sorted((t for t in trials if not act_of(t)), key=_begins_s), lambda: alone)
+    yield from _parts(_by_blow(trials, interchangeable), sharing)
+
+
 def chunks(
     trials: Sequence[Trial],
     alone: int,
     sharing: Callable[[], int],
     interchangeable: Sequence[int] = (),
 ) -> Iterator[Sequence[Trial]]:
-    """Those that strike the same servers, whose events come at about the same time, together;
-    after all others, of which those come first that last longest. The last ones change the leader:
-    another node may be the primary from then on. ``alone``, ``sharing``: how many there may be of
-    those that strike no server, and of the others, asked anew for each. ``interchangeable``: as of
-    ``standing``."""
+    """As ``portions``, but only those together that strike the same servers, whose events come at
+    about the same time."""
     yield from _parts(sorted((t for t in trials if not act_of(t)), key=_begins_s), lambda: alone)
-
-    def blow(trial: Trial) -> tuple[str, list[int]]:
-        return act_of(trial), sorted(servers_of(trial, interchangeable))
-
-    rest = sorted(
-        (t for t in trials if act_of(t)), key=lambda t: (act_of(t) == LED, *blow(t), at_s_of(t))
-    )
-    for _, of in groupby(rest, blow):
+    rest = _by_blow(trials, interchangeable)
+    for _, of in groupby(rest, lambda trial: _blow(trial, interchangeable)):
         yield from _parts(list(of), sharing)
+
+
+def _by_blow(trials: Sequence[Trial], interchangeable: Sequence[int]) -> list[Trial]:
+    of_servers = [trial for trial in trials if act_of(trial)]
+    return sorted(
+        of_servers,
+        key=lambda t: (act_of(t) == LED, *_blow(t, interchangeable), at_s_of(t)),
+    )
+
+
+def _blow(trial: Trial, interchangeable: Sequence[int]) -> tuple[str, list[int]]:
+    """What is done to which servers."""
+    return act_of(trial), sorted(servers_of(trial, interchangeable))
 
 
 def polls(places: Sequence[Place]) -> set[Place]:

@@ -19,7 +19,8 @@ from lockbench.explore import explorer
 from lockbench.explore.asked import Asked, asked, begun
 from lockbench.explore.explorer import PLAYS_MAX, REPEATS, explore
 from lockbench.explore.judge import LOST_WAKEUP
-from lockbench.explore.plays import ClusterLost, Plays, last_number
+from lockbench.explore.plays import ClusterLost, last_number
+from lockbench.explore.pool import Pool
 from lockbench.explore.scenarios import SCENARIOS
 from lockbench.explore.trial import Place, Played, Setting, Trial
 from lockbench.history.op import F, Object, Type
@@ -82,8 +83,8 @@ class Told:
         case = self.what.case
         self.setting = Setting(case.lock, find("redis-token"), case.pace, (), ())
 
-    def play_all(self, trials: Sequence[Trial]) -> list[Played]:
-        return [self._play(trial) for trial in trials]
+    def play_all(self, *lists: Sequence[Trial]) -> list[Played]:
+        return [self._play(trial) for trials in lists for trial in trials]
 
     def record(self, plays: Sequence[Played]) -> None:
         self.recorded += [play.trial for play in plays]
@@ -120,10 +121,10 @@ class Run:
         monkeypatch.setattr(explorer, "_plays", self._open)
 
     @contextmanager
-    def _open(self, what: Asked, folder: Path, run_id: str) -> Iterator[Plays]:
+    def _open(self, what: Asked, folder: Path, run_id: str) -> Iterator[Pool]:
         place = folder / f"cluster-{len(self.plays)}"
         self.plays.append(Told(place, what, self.came))
-        yield cast("Plays", self.plays[-1])
+        yield cast("Pool", self.plays[-1])
 
     def __call__(self, known: Exploration | None = None, **more: Any) -> Exploration:
         return explore(

@@ -57,9 +57,10 @@ def plant(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Plant]:
             what = asked(spec(name), scenarios=[scenario], strikes=strikes, clients=clients)
             with lending:
                 number = next(numbers)
-                made = Plays(what, cluster, victims, others, tmp_path / str(number))
+                keys = count(1000 * number)  # of its own
+                folder = tmp_path / str(number)
+                made = Plays(what, cluster, victims, others, folder, numbers=keys)
             made._lending = lending
-            made._played = 1000 * number  # whose keys are its own
             made._hosts = SimpleQueue()
             made._hosts.put(f"127.0.0.{HOSTS_FROM + number}")
             return made, Trial(scenario, tuple(what.strikes))
