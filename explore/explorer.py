@@ -3,7 +3,7 @@
 Guarantees: what counts as tried has met its events, as the links saw it, and was decided. A play
 that did not, or was not, is played again, and after ``PLAYS_MAX`` it counts as not reached or as
 what could not run. A lost wake-up is told only where so many plays in a row show it. What was found
-is played ``REPEATS`` times more.
+is played ``REPEATS`` times more, what is declared ``DECLARED`` times.
 
 What is known is told to ``saved`` piece by piece, and gone on with where an exploration of the same
 lock was interrupted: what was not reached or could not run is tried again.
@@ -20,7 +20,7 @@ import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from hashlib import sha256
 from pathlib import Path
 from typing import Final
@@ -54,12 +54,13 @@ from lockbench.results.documents.exploration import (
 from lockbench.workloads.fork_server import ForkServer
 
 # After so many trials a slot, what was found is played again, and what is known is saved.
-CHUNK: Final = 4
+CHUNK: Final = 6
 DRY_PLAYS: Final = 2
 PLAYS_MAX: Final = 3
 STRUCK_MAX: Final = 10  # of a play whose event came at another server than was struck, or later
 MORE_PLAYS: Final = 4  # where something broke without a fault, to see what else does
 REPEATS: Final = 10
+DECLARED: Final = 4  # of what is declared
 BLOWS: Final = 2  # strikes at servers, at least, for the repeats of one trial
 AT_ONCE: Final = 2  # clusters of one lock
 SPARE_BYTES: Final = 8 << 30  # of memory, for more than one
@@ -67,6 +68,15 @@ ATTEMPTS: Final = 3  # with other clusters, where one is lost
 
 Told = Callable[[str], None]
 Key = tuple[str, tuple[tuple[str, int, str], ...]]  # scenario, and what is struck how
+
+
+@dataclass(frozen=True, slots=True)
+class _Fresh:
+    """A finding that is new. ``place``: among all."""
+
+    trial: Trial
+    place: int
+    repeats: int
 
 
 def explore(
@@ -294,7 +304,7 @@ class _Explorer:
                 plays.append(play)
         self._plays.record(plays)
         tried, findings = list(known.tried), list(known.findings)
-        fresh: list[tuple[Trial, int]] = []
+        fresh: list[_Fresh] = []
         for play in plays:
             trial = play.trial
             one = Tried(trial.scenario, struck(trial), "kept", trial.pair, counts[trial])
@@ -313,7 +323,7 @@ class _Explorer:
                 place = alike(findings, met.trial, shown)
                 if place is None:
                     place = len(findings)
-                    fresh.append((met.trial, place))
+                    fresh.append(_Fresh(met.trial, place, DECLARED if shown.declared else REPEATS))
                     findings.append(finding_of(met, shown, self._setting.lock))
                 outcome = one.outcome if play.missed else "broke"
                 one = evolved(one, outcome=outcome, finding=place)
@@ -336,16 +346,15 @@ class _Explorer:
             return False
         return bool(play.missed) or isinstance(shown, Undecided) or waits_too_long(play, system)
 
-    def _repeated(self, fresh: Sequence[tuple[Trial, int]]) -> dict[int, list[Played]]:
+    def _repeated(self, fresh: Sequence[_Fresh]) -> dict[int, list[Played]]:
         """Place of a finding → plays of its trial again."""
-        trials = [trial for trial, _ in fresh]
-        alone = [trial for trial in trials if not act_of(trial)]
-        plays = self._plays.play_all([trial for trial in alone for _ in range(REPEATS)])
-        each = REPEATS // BLOWS
-        acts = [trial for trial in trials if act_of(trial) for _ in range(each)]
-        plays += self._plays.play_all(*[acts] * BLOWS)
+        alone = [one for one in fresh if not act_of(one.trial)]
+        plays = self._plays.play_all([one.trial for one in alone for _ in range(one.repeats)])
+        acts = [one for one in fresh if act_of(one.trial)]
+        shared = [one.trial for one in acts for _ in range(one.repeats // BLOWS)]
+        plays += self._plays.play_all(*[shared] * BLOWS)
         self._plays.record(plays)
-        return {place: [play for play in plays if play.trial == trial] for trial, place in fresh}
+        return {one.place: [p for p in plays if p.trial == one.trial] for one in fresh}
 
 
 def _common_events(

@@ -7,7 +7,7 @@ import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, cast
 
@@ -17,8 +17,8 @@ from msgspec.structs import replace as with_
 from lockbench.clusters.base import ClusterError
 from lockbench.explore import explorer
 from lockbench.explore.asked import Asked, asked, begun
-from lockbench.explore.explorer import PLAYS_MAX, REPEATS, explore
-from lockbench.explore.judge import LOST_WAKEUP
+from lockbench.explore.explorer import DECLARED, PLAYS_MAX, REPEATS, explore
+from lockbench.explore.judge import LOST_WAKEUP, Shown, judged
 from lockbench.explore.plays import ClusterLost, last_number
 from lockbench.explore.pool import Pool
 from lockbench.explore.scenarios import SCENARIOS
@@ -174,6 +174,19 @@ def test_what_was_found_is_played_again_with_the_servers_record(run: Run) -> Non
     assert "double-grant" in found[1].verdicts
     recorded = Counter(run.plays[-1].recorded)
     assert recorded[next(t for t in recorded if "late" in faults_of(t))] == REPEATS + 1
+
+
+def test_what_is_declared_is_played_again_less_often(
+    run: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def as_declared(*about: Any, **how: Any) -> Any:
+        shown = judged(*about, **how)
+        return replace(shown, declared=True) if isinstance(shown, Shown) else shown
+
+    monkeypatch.setattr(explorer, "judged", as_declared)
+    run.came = lambda trial, _: {"double"} if "late" in faults_of(trial) else set()
+    (found,) = run().findings
+    assert (found.broke, found.plays) == (DECLARED + 1, DECLARED + 1)
 
 
 def test_who_waited_once_is_played_again_and_what_else_showed_is_kept(run: Run) -> None:
