@@ -20,7 +20,7 @@ import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from hashlib import sha256
 from pathlib import Path
 from typing import Final
@@ -77,6 +77,14 @@ class _Fresh:
     trial: Trial
     place: int
     repeats: int
+
+
+@dataclass(slots=True)
+class _Counts:
+    """Of each trial: how often it was played, and in how many plays somebody waited too long."""
+
+    plays: Counter[Trial] = field(default_factory=Counter)
+    waits: Counter[Trial] = field(default_factory=Counter)
 
 
 def explore(
@@ -195,7 +203,7 @@ class _Explorer:
         known = evolved(known, tried=tuple(tried))
         self._told(f"{len(left)} {what} to try")
         began, longest_s = time.monotonic(), 0.0
-        plays, counts, rest = self._plays, Counter[Trial](), left
+        plays, counts, rest = self._plays, _Counts(), left
         while rest:
             together = portions(
                 rest,
@@ -288,16 +296,14 @@ class _Explorer:
                 shutil.rmtree(play.folder, ignore_errors=True)
 
     def _tried(
-        self, trials: Sequence[Trial], counts: Counter[Trial], known: Exploration
+        self, trials: Sequence[Trial], counts: _Counts, known: Exploration
     ) -> tuple[Exploration, list[Trial]]:
-        """Plays each once, judges, and repeats what is new. ``counts``: how often each was played.
-        With those that are to be played again."""
+        """Plays each once, judges, and repeats what is new. With those that are to be played
+        again."""
         plays: list[Played] = []
         again: list[Trial] = []
         for play in self._plays.play_all(trials):
-            counts[play.trial] += 1
-            limit = STRUCK_MAX if play.unable in {APART, ELSEWHERE} else PLAYS_MAX
-            if self._is_doubtful(play) and counts[play.trial] < limit:
+            if self._is_doubtful(play, counts):
                 again.append(play.trial)
                 shutil.rmtree(play.folder, ignore_errors=True)
             else:
@@ -307,12 +313,13 @@ class _Explorer:
         fresh: list[_Fresh] = []
         for play in plays:
             trial = play.trial
-            one = Tried(trial.scenario, struck(trial), "kept", trial.pair, counts[trial])
+            one = Tried(trial.scenario, struck(trial), "kept", trial.pair, counts.plays[trial])
             if len(trial.strikes) == 1 and not play.unable:
                 one = evolved(one, state=_state(play), then=_then(play))
             met = _as_met(play)
             hopeless = play.unable or _is_foreign(play)
-            shown = None if hopeless else judged(met, self._setting.system)
+            timed = counts.waits[trial] == PLAYS_MAX
+            shown = None if hopeless else judged(met, self._setting.system, timed=timed)
             if play.unable:
                 one = evolved(one, outcome="could not run", why=play.unable)
             elif play.missed:
@@ -335,16 +342,23 @@ class _Explorer:
         self._forget(plays, known)
         return known, again
 
-    def _is_doubtful(self, play: Played) -> bool:
-        """Whether it is to be played again: what shows something else than that somebody waited is
-        kept."""
+    def _is_doubtful(self, play: Played, counts: _Counts) -> bool:
+        """Whether it is to be played again, and counts it. What shows something that is not
+        declared, and not only that somebody waited, is kept."""
+        trial, system = play.trial, self._setting.system
+        counts.plays[trial] += 1
         if play.unable or _is_foreign(play):
-            return True
-        system = self._setting.system
+            limit = STRUCK_MAX if play.unable in {APART, ELSEWHERE} else PLAYS_MAX
+            return counts.plays[trial] < limit
         shown = judged(_as_met(play), system, timed=False)
-        if isinstance(shown, Shown) and not (play.missed and shown.declared):
+        if isinstance(shown, Shown) and not shown.declared:
             return False
-        return bool(play.missed) or isinstance(shown, Undecided) or waits_too_long(play, system)
+        if play.missed or isinstance(shown, Undecided):
+            return counts.plays[trial] < PLAYS_MAX
+        if not waits_too_long(play, system):
+            return False
+        counts.waits[trial] += 1
+        return counts.waits[trial] < PLAYS_MAX
 
     def _repeated(self, fresh: Sequence[_Fresh]) -> dict[int, list[Played]]:
         """Place of a finding → plays of its trial again."""

@@ -26,7 +26,7 @@ from lockbench.explore.actors import Actors
 from lockbench.explore.asked import LEASE_S, Asked
 from lockbench.explore.faults import BEYOND
 from lockbench.explore.servers import APART, Blow, interchangeable, of_one_quorum
-from lockbench.explore.stage import Server, Stage
+from lockbench.explore.stage import Stage
 from lockbench.explore.trial import Played, Setting, Trial
 from lockbench.explore.trials import act_of, at_s_of, chunks, servers_of
 from lockbench.history.clocks import STEP_S_MAX, wall_minus_monotonic_ns
@@ -139,7 +139,7 @@ class Plays:
         striker = threading.Thread(target=blow.run, daemon=True)
         striker.start()
         latest_s = max(map(at_s_of, trials))
-        servers = [_Later(blow, latest_s - at_s_of(trial)) for trial in trials]
+        servers = [Later(blow, latest_s - at_s_of(trial)) for trial in trials]
         try:
             played = self._play_at_once(pool, self._play, trials, servers)
         finally:
@@ -157,7 +157,7 @@ class Plays:
         pool: ThreadPoolExecutor,
         play: Callable[..., Played],
         trials: Sequence[Trial],
-        *servers: Sequence[Server],
+        *servers: Sequence[Later],
     ) -> list[Played]:
         try:
             return list(pool.map(play, trials, *servers))
@@ -184,7 +184,7 @@ class Plays:
         with self._room:
             return self._play(trial)
 
-    def _play(self, trial: Trial, server: Server | None = None) -> Played:
+    def _play(self, trial: Trial, server: Later | None = None) -> Played:
         host = self._hosts.get()
         try:
             with ExitStack() as stack:
@@ -208,6 +208,8 @@ class Plays:
                 )
                 return stage.play()
         finally:
+            if server is not None:
+                server.leave()
             self._hosts.put(host)
 
     def _key(self, number: int) -> str:
@@ -293,15 +295,22 @@ class Room:
         return psutil.virtual_memory().available > self._spare_bytes
 
 
-class _Later:
+class Later:
     """A play that begins later than the others of its blow, so that all come at once."""
 
     def __init__(self, blow: Blow, delay_s: float) -> None:
         self._blow = blow
         self._delay_s = delay_s
+        self._was_ready = False
         self.struck = partial(blow.struck, self)
         self.healed = blow.healed
 
     def ready(self) -> None:
+        self._was_ready = True
         self._blow.ready()
         time.sleep(self._delay_s)
+
+    def leave(self) -> None:
+        """The play is over. One that could not begin comes to the start now: the others wait."""
+        if not self._was_ready:
+            self._blow.ready()

@@ -54,7 +54,7 @@ class Pool:
                 raise
 
     def _parts(self, trials: Sequence[Trial]) -> Iterator[tuple[int, Sequence[Trial]]]:
-        """Each as large as the cluster may have it that is idle by then."""
+        """With the cluster that each is for: one that is idle when it is made."""
         at = self._idle.get()
         together = chunks(
             trials,

@@ -22,6 +22,7 @@ from lockbench.explore.judge import LOST_WAKEUP, Shown, judged
 from lockbench.explore.plays import ClusterLost, last_number
 from lockbench.explore.pool import Pool
 from lockbench.explore.scenarios import SCENARIOS
+from lockbench.explore.servers import APART
 from lockbench.explore.trial import Place, Played, Setting, Trial
 from lockbench.history.op import F, Object, Type
 from lockbench.history.recorder import Recorder
@@ -36,7 +37,8 @@ Came = Callable[[Trial, int], set[str]]  # of a trial that is played for the n-t
 
 def written(folder: Path, came: set[str]) -> None:
     """A holder from 1 to 2 s. ``double``: another one, from 1.2 to 1.4 s. ``waits``: another one
-    asks from 1.5 s on, and is granted the key 3 s after the release. A client asks at the end."""
+    asks from 1.5 s on, and is granted the key 3 s after the release. ``late``: the holder's grant
+    comes when its promise is over. A client asks at the end."""
     folder.mkdir(parents=True)
     aimed = Object(kind="mutex", role="aimed", lease_ns=LEASE_S * S, slack_ns=S // 10)
     write_meta(folder, {"k": aimed}, wall_minus_monotonic_ns=0)
@@ -45,7 +47,7 @@ def written(folder: Path, came: set[str]) -> None:
         recorder = Recorder(folder, client)
         process = client << 20
         hold = client + 1
-        until_ns = int(granted_s * S) + LEASE_S * S
+        until_ns = int(granted_s * S) + (-S // 10 if "late" in came else LEASE_S * S)
         grant = recorder.invoke(process, F.ACQUIRE, "k", hold=hold, invoke_ns=int(asks_s * S))
         recorder.complete(grant, Type.OK, complete_ns=int(granted_s * S), valid_until_ns=until_ns)
         release = recorder.invoke(process, F.RELEASE, "k", hold=hold, invoke_ns=int(released_s * S))
@@ -100,7 +102,7 @@ class Told:
         written(folder, came)
         play = Played(trial, folder, "k", grants=SCENARIOS[trial.scenario].grants)
         play.places = [Place("request", n, at_s=n / 10) for n in (1, 2)]
-        play.unable = "it could not" if "unable" in came else ""
+        play.unable = "it could not" if "unable" in came else APART if "apart" in came else ""
         play.missed = list(trial.strikes) if "missed" in came else []
         return play
 
@@ -199,6 +201,39 @@ def test_who_waited_once_is_played_again_and_what_else_showed_is_kept(run: Run) 
     assert outcomes(document)["late"] == "broke"
     assert outcomes(document)["very-late"] == "kept"
     assert {v for one in document.findings for v in one.verdicts} >= {"double-grant"}
+
+
+def test_who_waited_once_after_plays_that_came_to_nothing_is_no_finding(run: Run) -> None:
+    def came(trial: Trial, time: int) -> set[str]:
+        if "late" not in faults_of(trial):
+            return set()
+        return {"apart"} if time <= PLAYS_MAX else {"waits"} if time == PLAYS_MAX + 1 else set()
+
+    run.came = came
+    document = run()
+    assert outcomes(document)["late"] == "kept"
+    assert not document.findings
+
+
+def test_who_waited_once_where_something_declared_broke_is_played_again(
+    run: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def as_declared(*about: Any, **how: Any) -> Any:
+        shown = judged(*about, **how)
+        if isinstance(shown, Shown):
+            return replace(shown, declared=LOST_WAKEUP not in shown.verdicts)
+        return shown
+
+    def came(trial: Trial, time: int) -> set[str]:
+        if "late" not in faults_of(trial):
+            return set()
+        return {"late", "waits"} if time == 1 else {"late"}
+
+    monkeypatch.setattr(explorer, "judged", as_declared)
+    run.came = came
+    findings = run().findings
+    assert {v for one in findings for v in one.verdicts} == {"late-grant"}
+    assert all(one.declared for one in findings)
 
 
 def test_who_waits_each_time_is_a_finding(run: Run) -> None:

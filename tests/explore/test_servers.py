@@ -8,6 +8,7 @@ from typing import cast
 
 from lockbench.clusters.base import Cluster
 from lockbench.explore.faults import Act
+from lockbench.explore.plays import Later
 from lockbench.explore.servers import APART, ELSEWHERE, Blow, possible
 from tests.eventually import eventually
 
@@ -92,6 +93,19 @@ def test_all_plays_share_one_strike() -> None:
     thread.join(LIMIT_S)
     assert cluster.done == ["pause [2]", "unpause [2]"]
     assert not made.failure
+
+
+def test_nobody_waits_for_a_play_that_could_not_begin() -> None:
+    made, thread = blow(Pauses(), 2, LONG_S)
+    begins, ends = Later(made, 0.0), Later(made, 0.0)
+    waiting = threading.Thread(target=begins.ready, daemon=True)
+    waiting.start()
+    ends.leave()
+    waiting.join(LIMIT_S)  # the start alone would last longer
+    assert not waiting.is_alive()
+    begins.leave()
+    made.over()
+    thread.join(LIMIT_S)
 
 
 def test_who_comes_too_late_is_told_so() -> None:
