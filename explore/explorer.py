@@ -34,7 +34,7 @@ from lockbench.clusters.base import ClusterError
 from lockbench.explore.actors import Actors
 from lockbench.explore.asked import Asked
 from lockbench.explore.findings import alike, as_line, counted, finding_of, usual
-from lockbench.explore.judge import Shown, Undecided, judged, waits_too_long
+from lockbench.explore.judge import LOST_WAKEUP, Shown, Undecided, judged, waits_too_long
 from lockbench.explore.plays import OTHERS_GROUP, ClusterLost, Plays, last_number
 from lockbench.explore.pool import Pool
 from lockbench.explore.scenarios import Scenario
@@ -350,12 +350,14 @@ class _Explorer:
         if play.unable or _is_foreign(play):
             limit = STRUCK_MAX if play.unable in {APART, ELSEWHERE} else PLAYS_MAX
             return counts.plays[trial] < limit
-        shown = judged(_as_met(play), system, timed=False)
+        met = _as_met(play)
+        shown = judged(met, system, timed=False)
         if isinstance(shown, Shown) and not shown.declared:
             return False
         if play.missed or isinstance(shown, Undecided):
             return counts.plays[trial] < PLAYS_MAX
-        if not waits_too_long(play, system):
+        timed = judged(met, system)
+        if not isinstance(timed, Shown) or LOST_WAKEUP not in timed.verdicts:
             return False
         counts.waits[trial] += 1
         return counts.waits[trial] < PLAYS_MAX

@@ -236,6 +236,11 @@ def test_who_waited_once_where_something_declared_broke_is_played_again(
     assert all(one.declared for one in findings)
 
 
+def test_who_waited_for_a_key_that_another_may_have_held_is_not_played_again(run: Run) -> None:
+    run.came = lambda trial, _: {"double", "waits"} if "late" in faults_of(trial) else set()
+    assert {one.plays for one in run().tried} == {1}
+
+
 def test_who_waits_each_time_is_a_finding(run: Run) -> None:
     run.came = lambda trial, _: {"waits"} if "late" in faults_of(trial) else set()
     document = run()
