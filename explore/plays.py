@@ -42,7 +42,7 @@ SHARING: Final = 48
 MOST: Final = 120
 BUSY_MAX: Final = 75.0  # percent of the processors
 SPARE_BYTES: Final = 1 << 30  # of memory
-APART_MAX: Final = 0.25  # of them
+APART_MAX: Final = 0.5  # of them; they are few enough to be played again
 SHARING_MIN: Final = 4
 # Their clients may be virtual machines, which take a moment to fill the memory.
 CONTAINER_SLOTS: Final = 6

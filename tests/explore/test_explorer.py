@@ -278,9 +278,9 @@ def test_strikes_at_the_same_servers_may_be_played_one_after_the_other() -> None
 @pytest.mark.parametrize(
     ("sharing", "played", "apart", "then"),
     [
-        (48, 48, 13, 24),
-        (48, 48, 12, 48),
-        (48, 20, 10, 10),  # fewer were left
+        (48, 48, 25, 24),
+        (48, 48, 24, 48),
+        (48, 20, 11, 10),  # fewer were left
         (6, 6, 6, 4),
         (4, 4, 4, 4),
         (24, 24, 0, 30),
