@@ -57,7 +57,9 @@ from lockbench.workloads.fork_server import ForkServer
 CHUNK: Final = 6
 DRY_PLAYS: Final = 2
 PLAYS_MAX: Final = 3
-STRUCK_MAX: Final = 10  # of a play whose event came at another server than was struck, or later
+STRUCK_MAX: Final = (
+    10  # where strikes at servers are shared, and its event was not among those struck
+)
 MORE_PLAYS: Final = 4  # where something broke without a fault, to see what else does
 REPEATS: Final = 10
 DECLARED: Final = 4  # of what is declared
@@ -348,7 +350,7 @@ class _Explorer:
         trial, system = play.trial, self._setting.system
         counts.plays[trial] += 1
         if play.unable or _is_foreign(play):
-            limit = STRUCK_MAX if play.unable in {APART, ELSEWHERE} else PLAYS_MAX
+            limit = STRUCK_MAX if play.unable in {"", APART, ELSEWHERE} else PLAYS_MAX
             return counts.plays[trial] < limit
         met = _as_met(play)
         shown = judged(met, system, timed=False)
