@@ -57,9 +57,7 @@ from lockbench.workloads.fork_server import ForkServer
 CHUNK: Final = 6
 DRY_PLAYS: Final = 2
 PLAYS_MAX: Final = 3
-STRUCK_MAX: Final = (
-    10  # where strikes at servers are shared, and its event was not among those struck
-)
+STRUCK_MAX: Final = 10  # of a play that a shared strike at servers did not strike
 MORE_PLAYS: Final = 4  # where something broke without a fault, to see what else does
 REPEATS: Final = 10
 DECLARED: Final = 4  # of what is declared
