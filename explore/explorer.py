@@ -3,7 +3,7 @@
 Guarantees: what counts as tried has met its events, as the links saw it, and was decided. A play
 that did not, or was not, is played again, and after ``PLAYS_MAX`` it counts as not reached or as
 what could not run. A lost wake-up is told only where so many plays in a row show it. What was found
-is played ``REPEATS`` times more, what is declared ``DECLARED`` times.
+is played ten times more, what is declared four times.
 
 What is known is told to ``saved`` piece by piece, and gone on with where an exploration of the same
 lock was interrupted: what was not reached or could not run is tried again.
@@ -59,9 +59,9 @@ DRY_PLAYS: Final = 2
 PLAYS_MAX: Final = 3
 STRUCK_MAX: Final = 10  # of a play that a shared strike at servers did not strike
 MORE_PLAYS: Final = 4  # where something broke without a fault, to see what else does
-REPEATS: Final = 10
-DECLARED: Final = 4  # of what is declared
-BLOWS: Final = 2  # strikes at servers, at least, for the repeats of one trial
+# Of a finding, and of one that is declared. Those of one number share a strike at servers.
+REPEATS: Final = (5, 5)
+DECLARED: Final = (4, 0)
 AT_ONCE: Final = 2  # clusters of one lock
 SPARE_BYTES: Final = 8 << 30  # of memory, for more than one
 ATTEMPTS: Final = 3  # with other clusters, where one is lost
@@ -76,7 +76,7 @@ class _Fresh:
 
     trial: Trial
     place: int
-    repeats: int
+    repeats: Sequence[int]
 
 
 @dataclass(slots=True)
@@ -365,10 +365,13 @@ class _Explorer:
     def _repeated(self, fresh: Sequence[_Fresh]) -> dict[int, list[Played]]:
         """Place of a finding → plays of its trial again."""
         alone = [one for one in fresh if not act_of(one.trial)]
-        plays = self._plays.play_all([one.trial for one in alone for _ in range(one.repeats)])
+        plays = self._plays.play_all([one.trial for one in alone for _ in range(sum(one.repeats))])
         acts = [one for one in fresh if act_of(one.trial)]
-        shared = [one.trial for one in acts for _ in range(one.repeats // BLOWS)]
-        plays += self._plays.play_all(*[shared] * BLOWS)
+        times = zip(*(one.repeats for one in acts), strict=True)
+        each = [
+            [one.trial for one, n in zip(acts, of, strict=True) for _ in range(n)] for of in times
+        ]
+        plays += self._plays.play_all(*each)
         self._plays.record(plays)
         return {one.place: [p for p in plays if p.trial == one.trial] for one in fresh}
 

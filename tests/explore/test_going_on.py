@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -17,7 +17,7 @@ from msgspec.structs import replace as with_
 from lockbench.clusters.base import ClusterError
 from lockbench.explore import explorer
 from lockbench.explore.asked import Asked, asked, begun
-from lockbench.explore.explorer import DECLARED, PLAYS_MAX, REPEATS, explore
+from lockbench.explore.explorer import PLAYS_MAX, explore
 from lockbench.explore.judge import LOST_WAKEUP, Shown, judged
 from lockbench.explore.plays import ClusterLost, last_number
 from lockbench.explore.pool import Pool
@@ -68,6 +68,19 @@ class Nodes:
     nodes = (1,)
 
 
+class Frozen(Nodes):
+    """They can be frozen."""
+
+    def pause(self, nodes: Iterable[int]) -> None:
+        raise AssertionError
+
+    def unpause(self, nodes: Iterable[int]) -> None:
+        raise AssertionError
+
+    def frozen(self, node: int) -> bool:
+        raise AssertionError
+
+
 @dataclass
 class Told:
     """Plays of a lock whose cycle is two requests. ``came``: what shows."""
@@ -80,12 +93,14 @@ class Told:
     sharing: int = 2
     played: list[Trial] = field(default_factory=list)
     recorded: list[Trial] = field(default_factory=list)
+    apart: list[list[int]] = field(default_factory=list)  # how many were not to share a strike
 
     def __post_init__(self) -> None:
         case = self.what.case
         self.setting = Setting(case.lock, find("redis-token"), case.pace, (), ())
 
     def play_all(self, *lists: Sequence[Trial]) -> list[Played]:
+        self.apart.append([len(trials) for trials in lists])
         return [self._play(trial) for trials in lists for trial in trials]
 
     def record(self, plays: Sequence[Played]) -> None:
@@ -120,12 +135,13 @@ class Run:
         self.saved: list[Exploration] = []
         self.plays: list[Told] = []
         self.came: Came = lambda trial, time: set()
+        self.cluster = Nodes()
         monkeypatch.setattr(explorer, "_plays", self._open)
 
     @contextmanager
     def _open(self, what: Asked, folder: Path, run_id: str) -> Iterator[Pool]:
         place = folder / f"cluster-{len(self.plays)}"
-        self.plays.append(Told(place, what, self.came))
+        self.plays.append(Told(place, what, self.came, self.cluster))
         yield cast("Pool", self.plays[-1])
 
     def __call__(self, known: Exploration | None = None, **more: Any) -> Exploration:
@@ -172,10 +188,18 @@ def test_what_was_found_is_played_again_with_the_servers_record(run: Run) -> Non
     document = run()
     found = {one.strikes[0].place.number: one for one in document.findings}
     assert set(found) == {1, 2}, "each event by itself"
-    assert (found[1].broke, found[1].plays) == (REPEATS + 1, REPEATS + 1)
+    assert (found[1].broke, found[1].plays) == (11, 11)
     assert "double-grant" in found[1].verdicts
     recorded = Counter(run.plays[-1].recorded)
-    assert recorded[next(t for t in recorded if "late" in faults_of(t))] == REPEATS + 1
+    assert recorded[next(t for t in recorded if "late" in faults_of(t))] == 11
+
+
+def test_what_is_found_is_played_again_under_two_strikes_at_servers(run: Run) -> None:
+    run.cluster = Frozen()
+    run.came = lambda trial, _: {"double"} if "server-frozen" in faults_of(trial) else set()
+    document = run()
+    assert {(one.broke, one.plays) for one in document.findings} == {(11, 11)}
+    assert [one for one in run.plays[-1].apart if len(one) > 1] == [[10, 10]], "five of each event"
 
 
 def test_what_is_declared_is_played_again_less_often(
@@ -188,7 +212,7 @@ def test_what_is_declared_is_played_again_less_often(
     monkeypatch.setattr(explorer, "judged", as_declared)
     run.came = lambda trial, _: {"double"} if "late" in faults_of(trial) else set()
     (found,) = run().findings
-    assert (found.broke, found.plays) == (DECLARED + 1, DECLARED + 1)
+    assert (found.broke, found.plays) == (5, 5)
 
 
 def test_who_waited_once_is_played_again_and_what_else_showed_is_kept(run: Run) -> None:
