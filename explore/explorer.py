@@ -54,7 +54,7 @@ from lockbench.results.documents.exploration import (
 from lockbench.workloads.fork_server import ForkServer
 
 # After so many trials a slot, what was found is played again, and what is known is saved.
-CHUNK: Final = 6
+PORTION: Final = 6
 DRY_PLAYS: Final = 2
 PLAYS_MAX: Final = 3
 STRUCK_MAX: Final = 10  # of a play that a shared strike at servers did not strike
@@ -99,7 +99,7 @@ def explore(
 ) -> Exploration:
     """All single faults of a lock, and the pairs where they are asked for. ``known``: what an
     interrupted exploration of the same has found, or one that has just begun. ``told`` hears a line
-    for each thing that is known, ``saved`` all that is known. ``until_s``: no chunk of plays is
+    for each thing that is known, ``saved`` all that is known. ``until_s``: no portion of plays is
     begun that would not have ended by then, in monotonic seconds. Raises ClusterError."""
     lost: set[Key] = set()
 
@@ -205,38 +205,41 @@ class _Explorer:
         began, longest_s = time.monotonic(), 0.0
         plays, counts, rest = self._plays, _Counts(), left
         while rest:
-            together = portions(
+            now = portions(
                 rest,
-                CHUNK * plays.most,
-                lambda: CHUNK * plays.sharing,
+                PORTION * plays.most,
+                lambda: PORTION * plays.sharing,
                 self._setting.interchangeable,
             )
             rest = []
-            for chunk in together:
-                chunk_began = time.monotonic()
+            for portion in now:
+                portion_began = time.monotonic()
                 count = len(known.tried) - len(tried)
-                if chunk_began + longest_s > self._until_s:
+                if portion_began + longest_s > self._until_s:
                     self._told(f"no time is left for {len(left) - count} of them")
                     return known, False
                 if count:
-                    left_s = (chunk_began - began) / count * (len(left) - count)
+                    left_s = (portion_began - began) / count * (len(left) - count)
                     minutes = math.ceil(left_s / 60)
                     self._told(f"{count} of {len(left)} tried, about {minutes} minutes left")
                 try:
-                    known, doubtful = self._tried(chunk, counts, known)
+                    known, doubtful = self._tried(portion, counts, known)
                 except ClusterError as error:
-                    lost = dict.fromkeys(error.trials if isinstance(error, ClusterLost) else chunk)
-                    self._lost.update(map(_key, lost))
-                    why = f"the cluster did not come back: {error}"
-                    came = [
-                        Tried(t.scenario, struck(t), "could not run", t.pair, why=why) for t in lost
-                    ]
-                    save(evolved(known, tried=(*known.tried, *came)))
+                    lost = error.trials if isinstance(error, ClusterLost) else portion
+                    save(self._with_lost(lost, str(error), known))
                     raise
                 known = save(known)
                 rest += doubtful
-                longest_s = max(longest_s, time.monotonic() - chunk_began)
+                longest_s = max(longest_s, time.monotonic() - portion_began)
         return known, True
+
+    def _with_lost(self, trials: Sequence[Trial], why: str, known: Exploration) -> Exploration:
+        """With those that no cluster came back from."""
+        lost = dict.fromkeys(trials)
+        self._lost.update(map(_key, lost))
+        why = f"the cluster did not come back: {why}"
+        came = [Tried(t.scenario, struck(t), "could not run", t.pair, why=why) for t in lost]
+        return evolved(known, tried=(*known.tried, *came))
 
     def _with_events(self, scenarios: Sequence[Scenario], known: Exploration) -> Exploration:
         """What passes in each scenario, and what goes wrong in it without any fault."""
