@@ -108,6 +108,7 @@ class Actors:
         self._idle: list[Actor] = []
         self._all: list[Actor] = []
         self._ending = threading.Lock()
+        self._ended = False
 
     def __enter__(self) -> Actors:
         return self
@@ -118,13 +119,19 @@ class Actors:
         self._folder.cleanup()
 
     def raise_to(self, count: int) -> None:
-        """Starts as many as are missing, so that so many are idle. Raises OSError."""
+        """Starts as many as are missing, so that so many are idle. Raises OSError, Gone."""
         while len(self._idle) < count:
-            self._idle.append(self._start())
+            actor = self._start()
+            with self._ending:
+                if self._ended:
+                    actor.kill()
+                    raise Gone(f"{actor.name} is not wanted any more")
+                self._idle.append(actor)
 
     def kill(self) -> None:
         """All there are, also those that are lent; nobody can be lent afterwards."""
         with self._ending:
+            self._ended = True
             for actor in self._all:
                 actor.end_soon()
             for actor in self._all:
@@ -133,8 +140,11 @@ class Actors:
     @contextmanager
     def lent(self, count: int) -> Iterator[list[Actor]]:
         """So many of those that are idle. Who is killed or busy afterwards is lent to nobody
-        again."""
-        taken = [self._idle.pop() for _ in range(count)]
+        again. Raises Gone when all were killed."""
+        with self._ending:
+            if self._ended:
+                raise Gone("no actor is lent any more")
+            taken = [self._idle.pop() for _ in range(count)]
         try:
             yield taken
         finally:

@@ -81,9 +81,11 @@ class _Fresh:
 
 @dataclass(slots=True)
 class _Counts:
-    """Of each trial: how often it was played, and in how many plays somebody waited too long."""
+    """Of each trial: how often it was played, how many plays came to nothing by themselves, and in
+    how many somebody waited too long."""
 
     plays: Counter[Trial] = field(default_factory=Counter)
+    failed: Counter[Trial] = field(default_factory=Counter)
     waits: Counter[Trial] = field(default_factory=Counter)
 
 
@@ -351,14 +353,17 @@ class _Explorer:
         trial, system = play.trial, self._setting.system
         counts.plays[trial] += 1
         if play.unable or _is_foreign(play):
-            limit = STRUCK_MAX if play.unable in {"", APART, ELSEWHERE} else PLAYS_MAX
-            return counts.plays[trial] < limit
+            if play.unable in {"", APART, ELSEWHERE}:
+                return counts.plays[trial] < STRUCK_MAX
+            counts.failed[trial] += 1
+            return counts.failed[trial] < PLAYS_MAX
         met = _as_met(play)
         shown = judged(met, system, timed=False)
         if isinstance(shown, Shown) and not shown.declared:
             return False
         if play.missed or isinstance(shown, Undecided):
-            return counts.plays[trial] < PLAYS_MAX
+            counts.failed[trial] += 1
+            return counts.failed[trial] < PLAYS_MAX
         timed = judged(met, system)
         if not isinstance(timed, Shown) or LOST_WAKEUP not in timed.verdicts:
             return False

@@ -16,7 +16,7 @@ from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from queue import SimpleQueue
-from typing import Final
+from typing import Any, Final
 
 import psutil
 
@@ -261,11 +261,11 @@ class Room:
         usual: int,
         most: int,
         spare_bytes: int,
-        busy: Callable[[], float] = psutil.cpu_percent,
+        busy: Callable[[], float] | None = None,
     ) -> None:
-        """``spare_bytes``: of memory, that more leave. ``busy``: percent of the processors since it
-        was asked last."""
-        self._usual, self._most, self._busy = usual, most, busy
+        """``spare_bytes``: so much memory is to stay free. ``busy``: percent of the processors
+        since it was asked last."""
+        self._usual, self._most, self._busy = usual, most, busy or Processors().busy
         self._spare_bytes = spare_bytes
         self._there = 0
         self._changed = threading.Condition()
@@ -293,6 +293,25 @@ class Room:
     def has_memory(self) -> bool:
         """Whether the memory suffices for more."""
         return psutil.virtual_memory().available > self._spare_bytes
+
+
+class Processors:
+    """How busy they are, whichever thread asks (psutil's own percentage is one for each thread)."""
+
+    def __init__(self) -> None:
+        self._last = psutil.cpu_times()
+
+    def busy(self) -> float:
+        """Percent since it was asked last."""
+        now, last = psutil.cpu_times(), self._last
+        self._last = now
+        idle_s = now.idle + now.iowait - last.idle - last.iowait
+        return 100.0 * (1.0 - idle_s / max(1e-9, _total_s(now) - _total_s(last)))
+
+
+def _total_s(times: Any) -> float:
+    # What guests take is in ``user`` and ``nice``, too.
+    return float(sum(times) - times.guest - times.guest_nice)
 
 
 class Later:

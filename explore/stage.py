@@ -43,7 +43,8 @@ from lockbench.history.clocks import wall_minus_monotonic_ns
 from lockbench.history.op import F, Object, Type
 from lockbench.history.recorder import Recorder
 from lockbench.history.recording import records_of, write_faults, write_meta
-from lockbench.locks.base import Address
+from lockbench.locks.base import Address, LockUnusableError
+from lockbench.locks.shared.sidecar import has_ended
 
 SPARE: Final = "spare"
 # Worker numbers of the recording. DEATHS + n records the death of n.
@@ -150,8 +151,8 @@ class Player:
             self.actor.kill()
             raise _Over
         if answer.failed:
-            # Whose library makes no client under a fault has none: nobody is wronged by that.
-            if not (call == "connect" and stage.struck):
+            # Whose library says that it makes no client under a fault has none.
+            if not (call == "connect" and stage.struck and _makes_no_client(answer.failed)):
                 stage.played.unable = f"the {self.name} could not {call}: {answer.failed}"
             raise _Over
         return answer
@@ -459,6 +460,12 @@ class Stage:
                 death = recorder.invoke(client, F.DEATH, self.key, invoke_ns=died_ns)
                 recorder.complete(death, Type.OK, complete_ns=died_ns)
             recorder.close()
+
+
+def _makes_no_client(failed: str) -> bool:
+    """Whether a library refused to make one, and did not end, or fail otherwise."""
+    kind, _, reason = failed.partition(": ")
+    return kind == LockUnusableError.__name__ and not has_ended(reason)
 
 
 @dataclass

@@ -18,6 +18,7 @@ import select
 import signal
 import subprocess
 import sys
+import threading
 import traceback
 from collections.abc import Sequence
 from contextlib import suppress
@@ -97,6 +98,7 @@ class ForkServer:
 
     def __init__(self, run_id: str, modules: Sequence[str] = MODULES) -> None:
         self.run_id = run_id
+        self._asking = threading.Lock()  # answers come in the order of the requests
         self._process = subprocess.Popen(
             program.command("lockbench.workloads.fork_server", *modules),
             # Children show the environment that this process was started with.
@@ -126,7 +128,7 @@ class ForkServer:
         assert self._process.stdout is not None
         order = {"module": module, "environment": environment, "log": str(log)}
         answer = b""
-        with suppress(BrokenPipeError):
+        with self._asking, suppress(BrokenPipeError):
             self._process.stdin.write(json.dumps(order).encode() + b"\n")
             self._process.stdin.flush()
             if not _readable(self._process.stdout.fileno(), SPAWN_S):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack
 from dataclasses import replace
 from pathlib import Path
 
@@ -155,8 +156,10 @@ def test_who_waits_for_an_actor_is_told_when_all_are_killed(
             pool.kill()
             with pytest.raises(Gone):
                 waiting.result()
-            with pool.lent(1) as (idle,), pytest.raises(Gone):
-                idle.tell(opened(tmp_path))
+            with pytest.raises(Gone), pool.lent(1):
+                pass
+            with pytest.raises(Gone):
+                pool.raise_to(3)
 
 
 def test_who_has_not_answered_is_lent_to_nobody_again(actors: Actors, tmp_path: Path) -> None:
@@ -188,3 +191,25 @@ def test_what_an_actor_cannot_do_is_told(actors: Actors, tmp_path: Path) -> None
         answer = actor.answer(LIMIT_S)
         assert answer is not None
         assert "no-such-lock" in answer.failed
+
+
+def test_actors_that_are_started_at_once_are_those_that_answer(
+    fork_server: ForkServer, tmp_path: Path
+) -> None:
+    """Each pool has its own thread, as on several clusters: who is told to stop is who stops."""
+    folders = [tmp_path / str(n) for n in range(4)]
+    for folder in folders:
+        folder.mkdir()
+    with ExitStack() as stack, ThreadPoolExecutor(len(folders)) as threads:
+        pools = [stack.enter_context(Actors(fork_server, folder)) for folder in folders]
+        [*threads.map(lambda pool: pool.raise_to(4), pools)]
+        for pool in pools:
+            with pool.lent(4) as lent:
+                for number, actor in enumerate(lent):
+                    folder = tmp_path / f"{actor.name}-{number}"
+                    folder.mkdir()
+                    actor.freeze()
+                    actor.tell(opened(folder))
+                    assert actor.answer(0.05) is None, "another one is frozen"
+                    actor.thaw()
+                    assert actor.answer(LIMIT_S) is not None

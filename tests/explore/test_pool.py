@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, cast
 
@@ -91,10 +91,10 @@ def test_lists_share_no_strike() -> None:
 
 
 def test_a_lost_cluster_ends_the_plays_of_the_others() -> None:
-    lost, other = Told(lost=True), Told()
-    pool = pool_of(lost, replace(other, sharing=100))
+    lost, other = Told(lost=True), Told(sharing=100)
+    pool = pool_of(lost, other)
     with pytest.raises(ClusterLost) as told:
         pool.play_all([frozen(n) for n in range(6)])
     assert [*told.value.trials] == [*lost.played[0]]
-    assert lost.killed.is_set()
+    assert other.killed.is_set()
     assert len(lost.played) == 1

@@ -42,13 +42,14 @@ class Server:
 class Clientless(Obedient):
     """Cannot make a client."""
 
+    why: str = "LockUnusableError: no"
     mine: list[Order] = field(default_factory=list)
 
     def tell(self, order: Order) -> None:
         self.mine.append(order)
 
     def answer(self, timeout_s: float) -> Answer:
-        return Answer(failed="no" if isinstance(self.mine[-1], Open) else "")
+        return Answer(failed=self.why if isinstance(self.mine[-1], Open) else "")
 
 
 def play(tmp_path: Path, victim: Obedient, told: list[object], scenario: str = "free") -> Played:
@@ -84,7 +85,9 @@ def test_the_first_events_come_at_the_same_time_in_each_play(
 
 
 def test_a_victim_that_can_make_no_client_is_a_mistake_of_the_bench(tmp_path: Path) -> None:
-    assert play(tmp_path, Clientless([]), []).unable == "the victim could not connect: no"
+    assert play(tmp_path, Clientless([]), []).unable.endswith(
+        "could not connect: LockUnusableError: no"
+    )
 
 
 def test_a_fault_may_leave_the_victim_without_a_client(
@@ -96,3 +99,14 @@ def test_a_fault_may_leave_the_victim_without_a_client(
     assert not play(tmp_path, victim, told).unable
     assert any(isinstance(one, Claim) for one in told), "the others go on"
     assert isinstance(victim.mine[-1], Close)
+
+
+@pytest.mark.parametrize(
+    "why",
+    ["TypeError: an argument is missing", "LockUnusableError: the sidecar of kazoo ended"],
+)
+def test_a_client_that_fails_in_another_way_is_not_passed_over(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, why: str
+) -> None:
+    monkeypatch.setattr(Stage, "struck", True)
+    assert why in play(tmp_path, Clientless([], why=why), []).unable
