@@ -1,9 +1,10 @@
 """Explores a lock: finds the events of its scenarios, strikes each with each fault that fits.
 
 Guarantees: what counts as tried has met its events, as the links saw it, and was decided. A play
-that did not, or was not, is played again, and after ``PLAYS_MAX`` it counts as not reached or as
-what could not run. A lost wake-up is told only where so many plays in a row show it. What was found
-is played ten times more, what is declared four times.
+that did not, or was not, is played again; after ``PLAYS_MAX``, or ``STRUCK_MAX`` that a shared
+strike did not strike, it counts as not reached or as what could not run. A lost wake-up is told
+only where ``PLAYS_MAX`` plays show it. What was found is played ten times more, what is declared
+four times.
 
 What is known is told to ``saved`` piece by piece, and gone on with where an exploration of the same
 lock was interrupted: what was not reached or could not run is tried again.
@@ -303,7 +304,7 @@ class _Explorer:
     def _tried(
         self, trials: Sequence[Trial], counts: _Counts, known: Exploration
     ) -> tuple[Exploration, list[Trial]]:
-        """Plays each once, judges, and repeats what is new. With those that are to be played
+        """Plays each once, judges, and repeats what is new. Also returns the trials to play
         again."""
         plays: list[Played] = []
         again: list[Trial] = []

@@ -42,9 +42,9 @@ SHARING: Final = 48
 MOST: Final = 120
 BUSY_MAX: Final = 75.0  # percent of the processors
 SPARE_BYTES: Final = 1 << 30  # of memory
-APART_MAX: Final = 0.5  # of them; they are few enough to be played again
+APART_MAX: Final = 0.5  # of them: fewer are played again beside others
 SHARING_MIN: Final = 4
-# Their clients may be virtual machines, which take a moment to fill the memory.
+# A JVM takes a moment to fill the memory.
 CONTAINER_SLOTS: Final = 6
 CONTAINER_SPARE_BYTES: Final = 4 << 30
 FIRST_HOST: Final = 100  # 127.0.0.100 and up are the victims'

@@ -1,5 +1,4 @@
-"""Plays trials on several clusters alike: while the servers of one are struck, so are those of
-another.
+"""Plays trials on several clusters of the same kind at once, each with strikes of its own.
 
 Guarantees: each play is on one cluster, whose own record is put beside it. A cluster that is lost
 ends the others' plays, too.
