@@ -28,7 +28,7 @@ from lockbench.explore.faults import BEYOND
 from lockbench.explore.servers import APART, Blow, interchangeable, of_one_quorum
 from lockbench.explore.stage import Stage
 from lockbench.explore.trial import Played, Setting, Trial
-from lockbench.explore.trials import act_of, at_s_of, chunks, servers_of
+from lockbench.explore.trials import act_of, at_s_of, servers_of
 from lockbench.history.clocks import STEP_S_MAX, wall_minus_monotonic_ns
 from lockbench.history.service import write_service
 from lockbench.locks.shared.client_container import ContainerLibrary
@@ -111,20 +111,15 @@ class Plays:
         others.raise_to(slots * self.setting.rivals_and_helper)
 
     def play_all(self, trials: Sequence[Trial]) -> list[Played]:
-        """In any order. Raises ClusterLost."""
-        found: list[Played] = []
-        apart = self.setting.interchangeable
+        """Those of one chunk (``lockbench.explore.trials.chunks``). Raises ClusterLost."""
+        interruption.raise_if_asked()
         with ThreadPoolExecutor(self.most) as pool:
-            for chunk in chunks(trials, len(trials), lambda: self.sharing, apart):
-                interruption.raise_if_asked()
-                try:
-                    if act_of(chunk[0]):
-                        found += self._play_blow(pool, chunk)
-                    else:
-                        found += self._play_at_once(pool, self._play_alone, chunk)
-                except ClusterError as error:
-                    raise ClusterLost(chunk, str(error)) from error
-        return found
+            try:
+                if act_of(trials[0]):
+                    return self._play_blow(pool, trials)
+                return self._play_at_once(pool, self._play_alone, trials)
+            except ClusterError as error:
+                raise ClusterLost(trials, str(error)) from error
 
     def _play_blow(self, pool: ThreadPoolExecutor, trials: Sequence[Trial]) -> list[Played]:
         """One strike at servers for all of these."""

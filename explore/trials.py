@@ -114,7 +114,7 @@ def portions(
     by what is done to which servers. The last ones change the leader: another node may be the
     primary from then on. ``alone``, ``sharing``: how many there may be of both in a portion, asked
     anew for each. ``interchangeable``: as of ``standing``."""
-    yield from _parts(sorted((t for t in trials if not act_of(t)), key=_begins_s), lambda: alone)
+    yield from _parts(_alone(trials), lambda: alone)
     yield from _parts(_by_blow(trials, interchangeable), sharing)
 
 
@@ -126,10 +126,15 @@ def chunks(
 ) -> Iterator[Sequence[Trial]]:
     """As ``portions``, but only those together that strike the same servers, whose events come at
     about the same time."""
-    yield from _parts(sorted((t for t in trials if not act_of(t)), key=_begins_s), lambda: alone)
+    yield from _parts(_alone(trials), lambda: alone)
     rest = _by_blow(trials, interchangeable)
     for _, of in groupby(rest, lambda trial: _blow(trial, interchangeable)):
         yield from _parts(list(of), sharing)
+
+
+def _alone(trials: Sequence[Trial]) -> list[Trial]:
+    """Those that strike no server, the last event first: their plays last longest."""
+    return sorted((t for t in trials if not act_of(t)), key=_first_event_s, reverse=True)
 
 
 def _by_blow(trials: Sequence[Trial], interchangeable: Sequence[int]) -> list[Trial]:
@@ -190,9 +195,8 @@ def _parts(trials: Sequence[Trial], size: Callable[[], int]) -> Iterator[Sequenc
         trials = trials[most:]
 
 
-def _begins_s(trial: Trial) -> float:
-    """Minus how long it takes until its first event, so that it sorts first."""
-    return -min((strike.place.at_s for strike in trial.strikes), default=0.0)
+def _first_event_s(trial: Trial) -> float:
+    return min((strike.place.at_s for strike in trial.strikes), default=0.0)
 
 
 def act_of(trial: Trial) -> Act:
