@@ -20,7 +20,7 @@ import shutil
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, closing, contextmanager
 from dataclasses import dataclass, field, replace
 from hashlib import sha256
 from pathlib import Path
@@ -36,13 +36,14 @@ from lockbench.explore.actors import Actors
 from lockbench.explore.asked import Asked
 from lockbench.explore.findings import alike, as_line, counted, finding_of, usual
 from lockbench.explore.judge import LOST_WAKEUP, Shown, Undecided, judged, waits_too_long
+from lockbench.explore.pending import Pending
 from lockbench.explore.plays import OTHERS_GROUP, ClusterLost, Plays, last_number
 from lockbench.explore.pool import Pool
 from lockbench.explore.scenarios import Scenario
 from lockbench.explore.servers import APART, ELSEWHERE
 from lockbench.explore.stage import VICTIM
-from lockbench.explore.trial import Played, Trial, event_of, struck
-from lockbench.explore.trials import act_of, named, pairs_of, portions, singles
+from lockbench.explore.trial import Played, Strike, Trial, event_of, place_of, struck
+from lockbench.explore.trials import act_of, named, pairs_of, singles
 from lockbench.history.op import F, Type
 from lockbench.history.recorder import PROCESSES_PER_WORKER
 from lockbench.history.recording import read_recording
@@ -52,10 +53,9 @@ from lockbench.results.documents.exploration import (
     ExploredScenario,
     Tried,
 )
+from lockbench.results.wording import times
 from lockbench.workloads.fork_server import ForkServer
 
-# After so many trials a slot, what was found is played again, and what is known is saved.
-PORTION: Final = 6
 DRY_PLAYS: Final = 2
 PLAYS_MAX: Final = 3
 STRUCK_MAX: Final = 10  # of a play that a shared strike at servers did not strike
@@ -63,21 +63,13 @@ MORE_PLAYS: Final = 4  # where something broke without a fault, to see what else
 # Of a finding, and of one that is declared. Those of one number share a strike at servers.
 REPEATS: Final = (5, 5)
 DECLARED: Final = (4, 0)
+TELLS_S: Final = 20.0
 AT_ONCE: Final = 2  # clusters of one lock
 SPARE_BYTES: Final = 8 << 30  # of memory, for more than one
 ATTEMPTS: Final = 3  # with other clusters, where one is lost
 
 Told = Callable[[str], None]
 Key = tuple[str, tuple[tuple[str, int, str], ...]]  # scenario, and what is struck how
-
-
-@dataclass(frozen=True, slots=True)
-class _Fresh:
-    """A finding that is new. ``place``: among all."""
-
-    trial: Trial
-    place: int
-    repeats: Sequence[int]
 
 
 @dataclass(slots=True)
@@ -88,6 +80,24 @@ class _Counts:
     plays: Counter[Trial] = field(default_factory=Counter)
     failed: Counter[Trial] = field(default_factory=Counter)
     waits: Counter[Trial] = field(default_factory=Counter)
+
+
+class _Progress:
+    """Tells once in a while how far it is."""
+
+    def __init__(self, count: int, told: Told) -> None:
+        self._count = count
+        self._told = told
+        self._began = self._last = time.monotonic()
+
+    def tell(self, done: int, findings: int) -> None:
+        now = time.monotonic()
+        if now < self._last + TELLS_S or not 0 < done < self._count:
+            return
+        self._last = now
+        minutes = math.ceil((now - self._began) / done * (self._count - done) / 60)
+        found = times(findings, "finding")
+        self._told(f"{done} of {self._count} tried, {found}, about {minutes} minutes left")
 
 
 def explore(
@@ -102,8 +112,8 @@ def explore(
 ) -> Exploration:
     """All single faults of a lock, and the pairs where they are asked for. ``known``: what an
     interrupted exploration of the same has found, or one that has just begun. ``told`` hears a line
-    for each thing that is known, ``saved`` all that is known. ``until_s``: no portion of plays is
-    begun that would not have ended by then, in monotonic seconds. Raises ClusterError."""
+    for each thing that is known, ``saved`` all that is known. ``until_s``: no plays are begun
+    that would not have ended by then, in monotonic seconds. Raises ClusterError."""
     lost: set[Key] = set()
 
     def noted(now: Exploration) -> None:
@@ -194,7 +204,8 @@ class _Explorer:
         save: Callable[[Exploration], Exploration],
         what: str,
     ) -> tuple[Exploration, bool]:
-        """Tries those that were not tried yet, or came to nothing; whether all of them were."""
+        """Tries those that were not tried yet, or came to nothing, and plays again what was found;
+        whether all that was done."""
         done = self._lost | {
             _key(tried)
             for tried in known.tried
@@ -202,44 +213,65 @@ class _Explorer:
         }
         left = [trial for trial in trials if _key(trial) not in done]
         again = set(map(_key, left))
-        tried = [one for one in known.tried if _key(one) not in again]
-        known = evolved(known, tried=tuple(tried))
+        before = [one for one in known.tried if _key(one) not in again]
+        known = evolved(known, tried=tuple(before))
         self._told(f"{len(left)} {what} to try")
-        began, longest_s = time.monotonic(), 0.0
-        plays, counts, rest = self._plays, _Counts(), left
-        while rest:
-            now = portions(
-                rest,
-                PORTION * plays.most,
-                lambda: PORTION * plays.sharing,
-                self._setting.interchangeable,
-            )
-            rest = []
-            for portion in now:
-                portion_began = time.monotonic()
-                count = len(known.tried) - len(tried)
-                if portion_began + longest_s > self._until_s:
-                    self._told(f"no time is left for {len(left) - count} of them")
-                    return known, False
-                if count:
-                    left_s = (portion_began - began) / count * (len(left) - count)
-                    minutes = math.ceil(left_s / 60)
-                    self._told(f"{count} of {len(left)} tried, about {minutes} minutes left")
-                try:
-                    known, doubtful = self._tried(portion, counts, known)
-                except ClusterError as error:
-                    lost = error.trials if isinstance(error, ClusterLost) else portion
-                    save(self._with_lost(lost, str(error), known))
-                    raise
+        counts, pending = _Counts(), self._plays.pending(left)
+        progress = _Progress(len(left), self._told)
+        try:
+            for plays in self._played(pending):
+                known, doubtful = self._tried(plays, counts, known)
                 known = save(known)
-                rest += doubtful
-                longest_s = max(longest_s, time.monotonic() - portion_began)
-        return known, True
+                pending.add(doubtful)
+                progress.tell(len(known.tried) - len(before), len(known.findings))
+            if missing := len(left) - (len(known.tried) - len(before)):
+                self._told(f"no time is left for {missing} of them")
+                return known, False
+            return self._repeated(known)
+        except ClusterLost as error:
+            save(self._with_lost(error.trials, str(error), known))
+            raise
+
+    def _played(self, pending: Pending) -> Iterator[list[Played]]:
+        """As of the pool, which is idle afterwards, however this ends."""
+        with closing(self._plays.played(pending, self._until_s)) as parts:
+            yield from parts
+
+    def _repeated(self, known: Exploration) -> tuple[Exploration, bool]:
+        """With what came of playing again what was found, and was not yet played again; whether
+        all of it was."""
+        again = {
+            place: trial
+            for place, finding in enumerate(known.findings)
+            if finding.plays == 1 and _key(trial := _trial_of(place, known)) not in self._lost
+        }
+        repeats: dict[Trial, tuple[int, int]] = {}
+        for place, trial in again.items():
+            wanted = DECLARED if known.findings[place].declared else REPEATS
+            repeats[trial] = max(repeats.get(trial, wanted), wanted)
+        first = [trial for trial, (n, _) in repeats.items() for _ in range(n)]
+        second = [trial for trial, (_, n) in repeats.items() for _ in range(n)]
+        if again:
+            self._told(f"{times(len(again), 'finding')} to play again")
+        plays: list[Played] = []
+        for part in self._played(self._plays.pending(first, second)):
+            self._plays.record(part)
+            plays += part
+        whole = len(plays) == len(first) + len(second)
+        findings = list(known.findings)
+        for place, trial in again.items() if whole else ():
+            of = [play for play in plays if play.trial == trial]
+            findings[place] = counted(findings[place], of, self._setting)
+            self._told(as_line(findings[place]))
+        known = evolved(known, findings=tuple(findings))
+        self._forget(plays, known)
+        return known, whole
 
     def _with_lost(self, trials: Sequence[Trial], why: str, known: Exploration) -> Exploration:
-        """With those that no cluster came back from."""
-        lost = dict.fromkeys(trials)
-        self._lost.update(map(_key, lost))
+        """With those that no cluster came back from; what was found before stays."""
+        self._lost.update(map(_key, trials))
+        there = set(map(_key, known.tried))
+        lost = [trial for trial in dict.fromkeys(trials) if _key(trial) not in there]
         why = f"the cluster did not come back: {why}"
         came = [Tried(t.scenario, struck(t), "could not run", t.pair, why=why) for t in lost]
         return evolved(known, tried=(*known.tried, *came))
@@ -302,13 +334,12 @@ class _Explorer:
                 shutil.rmtree(play.folder, ignore_errors=True)
 
     def _tried(
-        self, trials: Sequence[Trial], counts: _Counts, known: Exploration
+        self, played: Sequence[Played], counts: _Counts, known: Exploration
     ) -> tuple[Exploration, list[Trial]]:
-        """Plays each once, judges, and repeats what is new. Also returns the trials to play
-        again."""
+        """With what came of these. Also returns the trials to play again."""
         plays: list[Played] = []
         again: list[Trial] = []
-        for play in self._plays.play_all(trials):
+        for play in played:
             if self._is_doubtful(play, counts):
                 again.append(play.trial)
                 shutil.rmtree(play.folder, ignore_errors=True)
@@ -316,7 +347,6 @@ class _Explorer:
                 plays.append(play)
         self._plays.record(plays)
         tried, findings = list(known.tried), list(known.findings)
-        fresh: list[_Fresh] = []
         for play in plays:
             trial = play.trial
             one = Tried(trial.scenario, struck(trial), "kept", trial.pair, counts.plays[trial])
@@ -336,14 +366,10 @@ class _Explorer:
                 place = alike(findings, met.trial, shown)
                 if place is None:
                     place = len(findings)
-                    fresh.append(_Fresh(met.trial, place, DECLARED if shown.declared else REPEATS))
                     findings.append(finding_of(met, shown, self._setting.lock))
                 outcome = one.outcome if play.missed else "broke"
                 one = evolved(one, outcome=outcome, finding=place)
             tried.append(one)
-        for place, again_of in self._repeated(fresh).items():
-            findings[place] = counted(findings[place], again_of, self._setting)
-            self._told(as_line(findings[place]))
         known = evolved(known, tried=tuple(tried), findings=tuple(findings))
         self._forget(plays, known)
         return known, again
@@ -370,19 +396,6 @@ class _Explorer:
             return False
         counts.waits[trial] += 1
         return counts.waits[trial] < PLAYS_MAX
-
-    def _repeated(self, fresh: Sequence[_Fresh]) -> dict[int, list[Played]]:
-        """Place of a finding → plays of its trial again."""
-        alone = [one for one in fresh if not act_of(one.trial)]
-        plays = self._plays.play_all([one.trial for one in alone for _ in range(sum(one.repeats))])
-        acts = [one for one in fresh if act_of(one.trial)]
-        times = zip(*(one.repeats for one in acts), strict=True)
-        each = [
-            [one.trial for one, n in zip(acts, of, strict=True) for _ in range(n)] for of in times
-        ]
-        plays += self._plays.play_all(*each)
-        self._plays.record(plays)
-        return {one.place: [p for p in plays if p.trial == one.trial] for one in fresh}
 
 
 def _common_events(
@@ -425,6 +438,14 @@ def _as_met(play: Played) -> Played:
 def _key(one: Trial | Tried) -> Key:
     """What tells trials apart."""
     return one.scenario, tuple((s.place.kind, s.place.number, s.fault) for s in one.strikes)
+
+
+def _trial_of(place: int, known: Exploration) -> Trial:
+    """The trial that showed a finding."""
+    finding = known.findings[place]
+    strikes = tuple(Strike(place_of(strike.place), strike.fault) for strike in finding.strikes)
+    pair = any(tried.finding == place and tried.pair for tried in known.tried)
+    return Trial(finding.scenario, strikes, pair and len(strikes) > 1)
 
 
 def _state(play: Played) -> str:

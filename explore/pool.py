@@ -8,13 +8,18 @@ Does not guarantee which trial is played where.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
-from queue import SimpleQueue
+import math
+import time
+from collections.abc import Generator, Sequence
+from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
+from typing import Final
 
-from lockbench.explore.plays import Plays
+from lockbench.clusters.base import ClusterError
+from lockbench.explore.pending import Pending
+from lockbench.explore.plays import ClusterLost, Plays
 from lockbench.explore.trial import Played, Trial
-from lockbench.explore.trials import chunks
+
+CHUNK: Final = 3  # of those that strike no server: so many times as many as there may be at once
 
 
 class Pool:
@@ -22,60 +27,59 @@ class Pool:
 
     def __init__(self, each: Sequence[Plays]) -> None:
         self._each = each
-        self._idle = SimpleQueue[int]()
-        for at in range(len(each)):
-            self._idle.put(at)
         self.setting = each[0].setting
         self.cluster = each[0].cluster
         """One of them, to ask what can be done to it."""
-        self.most = each[0].most
-        """How many plays at once there may be on one."""
 
-    @property
-    def sharing(self) -> int:
-        """How many plays may share strikes at servers, on all clusters together."""
-        return sum(plays.sharing for plays in self._each)
+    def pending(self, *lists: Sequence[Trial]) -> Pending:
+        """To be played here; those of different lists share no strike."""
+        return Pending(*lists, interchangeable=self.setting.interchangeable)
 
-    def play_all(self, *lists: Sequence[Trial]) -> list[Played]:
-        """In any order; those of different ``lists`` share no strike. Raises ClusterLost."""
-        coming: list[Future[list[Played]]] = []
+    def play_all(self, trials: Sequence[Trial]) -> list[Played]:
+        """In any order. Raises ClusterLost."""
+        return [play for plays in self.played(self.pending(trials)) for play in plays]
+
+    def played(self, pending: Pending, until_s: float = math.inf) -> Generator[list[Played]]:
+        """Some plays after the other, as they end. Whoever hears of them may add to ``pending``.
+        None are begun that would not have ended by ``until_s``, in monotonic seconds, if they
+        take as long as others did. Raises ClusterLost."""
+        idle, longest_s = [*range(len(self._each))], 0.0
+        running: dict[Future[list[Played]], tuple[int, float]] = {}
+        ended: list[list[Played]] = []
         with ThreadPoolExecutor(len(self._each)) as pool:
             try:
-                for trials in lists:
-                    for at, chunk in self._parts(trials):
-                        coming.append(pool.submit(self._play, at, chunk))
-                        for future in filter(Future.done, coming):
-                            future.result()  # what failed is told at once
-                return [play for future in coming for play in future.result()]
+                while True:
+                    while idle and (now := time.monotonic()) + longest_s <= until_s:
+                        if not (trials := self._taken(pending, idle[0])):
+                            break
+                        at = idle.pop(0)
+                        running[pool.submit(self._each[at].play_all, trials)] = at, now
+                    if ended:
+                        yield ended.pop(0)
+                        continue
+                    if not running:
+                        return
+                    for future in wait(running, return_when=FIRST_COMPLETED).done:
+                        at, began = running.pop(future)
+                        longest_s = max(longest_s, time.monotonic() - began)
+                        ended.append(future.result())
+                        for play in ended[-1]:
+                            play.cluster = at
+                        idle.append(at)
             except BaseException:  # nobody wants to know any more how the others end
                 for plays in self._each:
                     plays.kill()
                 raise
 
-    def _parts(self, trials: Sequence[Trial]) -> Iterator[tuple[int, Sequence[Trial]]]:
-        """With the cluster that each is for: one that is idle when it is made."""
-        at = self._idle.get()
-        together = chunks(
-            trials,
-            len(trials),
-            lambda: self._each[at].sharing,
-            self.setting.interchangeable,
-        )
-        for chunk in together:
-            yield at, chunk
-            at = self._idle.get()
-        self._idle.put(at)
-
-    def _play(self, at: int, trials: Sequence[Trial]) -> list[Played]:
-        try:
-            plays = self._each[at].play_all(trials)
-        finally:
-            self._idle.put(at)
-        for play in plays:
-            play.cluster = at
-        return plays
+    def _taken(self, pending: Pending, at: int) -> Sequence[Trial]:
+        one = self._each[at]
+        return pending.take(CHUNK * one.most, one.sharing)
 
     def record(self, plays: Sequence[Played]) -> None:
-        """As of ``Plays``, for those of each cluster."""
+        """As of ``Plays``, for those of each cluster. Raises ClusterLost."""
         for at, one in enumerate(self._each):
-            one.record([play for play in plays if play.cluster == at])
+            of = [play for play in plays if play.cluster == at]
+            try:
+                one.record(of)
+            except ClusterError as error:
+                raise ClusterLost([play.trial for play in of], str(error)) from error

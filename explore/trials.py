@@ -1,4 +1,4 @@
-"""Which faults are tried at which events, which pairs of faults, and which of them together.
+"""Which faults are tried at which events, and which pairs of faults.
 
 Who polls sends the same messages again and again, and gets the same answers. In between nothing has
 changed but the time, so of a long run of such polls the first and the last two are struck.
@@ -12,14 +12,13 @@ after that one.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
-from itertools import groupby
 from typing import Final
 
 from lockbench.clusters.base import Cluster
 from lockbench.explore.faults import FAULTS, OF_MAJORITIES, Act, fitting
-from lockbench.explore.servers import LED, possible, quorums
+from lockbench.explore.servers import possible, quorums
 from lockbench.explore.trial import Place, Strike, Trial, place_of
 from lockbench.results.documents.exploration import Exploration, ExploredScenario, Tried
 
@@ -104,52 +103,6 @@ def _second(pair: Trial) -> tuple[Place, str]:
     return pair.strikes[1].place, pair.strikes[1].fault
 
 
-def portions(
-    trials: Sequence[Trial],
-    alone: int,
-    sharing: Callable[[], int],
-    interchangeable: Sequence[int] = (),
-) -> Iterator[Sequence[Trial]]:
-    """Those that strike no server, of which those come first that last longest; then the others,
-    by what is done to which servers. The last ones change the leader: another node may be the
-    primary from then on. ``alone``, ``sharing``: how many there may be of both in a portion, asked
-    anew for each. ``interchangeable``: as of ``standing``."""
-    yield from _parts(_alone(trials), lambda: alone)
-    yield from _parts(_by_blow(trials, interchangeable), sharing)
-
-
-def chunks(
-    trials: Sequence[Trial],
-    alone: int,
-    sharing: Callable[[], int],
-    interchangeable: Sequence[int] = (),
-) -> Iterator[Sequence[Trial]]:
-    """As ``portions``, but only those together that strike the same servers, whose events come at
-    about the same time."""
-    yield from _parts(_alone(trials), lambda: alone)
-    rest = _by_blow(trials, interchangeable)
-    for _, of in groupby(rest, lambda trial: _blow(trial, interchangeable)):
-        yield from _parts(list(of), sharing)
-
-
-def _alone(trials: Sequence[Trial]) -> list[Trial]:
-    """Those that strike no server, the last event first: their plays last longest."""
-    return sorted((t for t in trials if not act_of(t)), key=_first_event_s, reverse=True)
-
-
-def _by_blow(trials: Sequence[Trial], interchangeable: Sequence[int]) -> list[Trial]:
-    of_servers = [trial for trial in trials if act_of(trial)]
-    return sorted(
-        of_servers,
-        key=lambda t: (act_of(t) == LED, *_blow(t, interchangeable), at_s_of(t)),
-    )
-
-
-def _blow(trial: Trial, interchangeable: Sequence[int]) -> tuple[str, list[int]]:
-    """What is done to which servers."""
-    return act_of(trial), sorted(servers_of(trial, interchangeable))
-
-
 def polls(places: Sequence[Place]) -> set[Place]:
     """The events of polls that are like those before and after them: at one node, one message or
     a few, of the same sizes in the same order, more than twice ``OF_POLLS`` times in a row."""
@@ -186,17 +139,6 @@ def rounds(places: Sequence[Place]) -> list[list[Place]]:
             found.setdefault((place.kind, counts[at]), []).append(place)
             counts[at] += 1
     return [*found.values()]
-
-
-def _parts(trials: Sequence[Trial], size: Callable[[], int]) -> Iterator[Sequence[Trial]]:
-    while trials:
-        most = size()
-        yield trials[:most]
-        trials = trials[most:]
-
-
-def _first_event_s(trial: Trial) -> float:
-    return min((strike.place.at_s for strike in trial.strikes), default=0.0)
 
 
 def act_of(trial: Trial) -> Act:

@@ -41,7 +41,7 @@ from lockbench.explore.plays import next_sharing
 from lockbench.explore.servers import APART, interchangeable
 from lockbench.explore.several import at_once
 from lockbench.explore.trial import Place, Played, Setting, Strike, Trial, at_event, event_of
-from lockbench.explore.trials import chunks, pairs_of, polls, servers_of, singles, standing
+from lockbench.explore.trials import pairs_of, polls, servers_of, singles, standing
 from lockbench.locks.registry import find, systems
 from lockbench.report import messages
 from lockbench.results.documents import read, text_of
@@ -173,15 +173,6 @@ def test_a_pair_is_left_out_only_if_the_other_was_tried() -> None:
     assert seconds(first(1, "a", 3), first(2, "a", 2, 3)) == [3, 2], "nor before its place"
 
 
-def test_the_leader_is_changed_last() -> None:
-    """From then on another node may be the primary."""
-    acts = ["leader-changed", "server-wiped", "reply-lost", "server-frozen"]
-    places = [Place("reply", n) for n, _ in enumerate(acts, 1)]
-    trials = [Trial("free", (Strike(p, act),)) for p, act in zip(places, acts, strict=True)]
-    played = [trial.strikes[0].fault for chunk in chunks(trials, 12, lambda: 12) for trial in chunk]
-    assert played == ["reply-lost", "server-frozen", "server-wiped", "leader-changed"]
-
-
 def asked_in_turn(kind: Any, sizes: Sequence[int], nodes: int = 1) -> list[Place]:
     """Messages of these sizes to each of so many nodes."""
     each = [(node, size) for size in sizes for node in range(1, nodes + 1)]
@@ -244,11 +235,8 @@ def wiped(*nodes: int) -> Trial:
 
 
 def test_servers_that_know_nothing_of_each_other_stand_for_one_another() -> None:
-    """So that all that strike one share a strike, and all that strike a majority."""
     trials = [wiped(2), wiped(5, 3, 4), wiped(1), wiped(3, 1, 2), wiped(5)]
     five = (1, 2, 3, 4, 5)
-    together = [len(chunk) for chunk in chunks(trials, 12, lambda: 12, five)]
-    assert together == [3, 2]
     for trial in trials:
         stands = standing(trial, five)
         assert sorted(stands) == sorted(stands.values()) == [*five], "each is there once"
@@ -265,14 +253,6 @@ def test_of_several_nodes_that_are_asked_at_once_one_is_meant(
     case = asked("redlock").case
     setting = Setting(case.lock, case.system, case.pace, (), (), interchangeable=apart)
     assert Strike(Place("reply", 4, 2), fault).order(setting).node == at
-
-
-def test_strikes_at_the_same_servers_may_be_played_one_after_the_other() -> None:
-    trials = [wiped(1), wiped(1), wiped(1), wiped(2)]
-    assert [len(chunk) for chunk in chunks(trials, 12, lambda: 2)] == [2, 1, 1]
-    assert [len(chunk) for chunk in chunks(trials, 1, lambda: 12)] == [3, 1]
-    fewer = iter([2, 1, 12])
-    assert [len(chunk) for chunk in chunks(trials, 1, lambda: next(fewer))] == [2, 1, 1]
 
 
 @pytest.mark.parametrize(
@@ -325,10 +305,8 @@ def test_more_play_at_once_while_the_processors_are_idle_and_the_memory_suffices
 
 
 def test_servers_of_which_one_leads_are_struck_themselves() -> None:
-    trials = [wiped(2), wiped(1), wiped(2)]
-    assert [len(chunk) for chunk in chunks(trials, 12, lambda: 12)] == [1, 2]
-    assert standing(trials[0], ()) == {}
-    assert servers_of(trials[0], ()) == [2]
+    assert standing(wiped(2), ()) == {}
+    assert servers_of(wiped(2), ()) == [2]
 
 
 @pytest.mark.parametrize(

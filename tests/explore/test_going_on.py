@@ -19,7 +19,7 @@ from lockbench.explore import explorer
 from lockbench.explore.asked import Asked, asked, begun
 from lockbench.explore.explorer import PLAYS_MAX, explore
 from lockbench.explore.judge import LOST_WAKEUP, Shown, judged
-from lockbench.explore.plays import ClusterLost, last_number
+from lockbench.explore.plays import ClusterLost, Plays, last_number
 from lockbench.explore.pool import Pool
 from lockbench.explore.scenarios import SCENARIOS
 from lockbench.explore.servers import APART
@@ -90,18 +90,21 @@ class Told:
     came: Came = lambda trial, time: set()
     cluster: Any = field(default_factory=Nodes)
     most: int = 2
-    sharing: int = 2
+    sharing: int = 12
     played: list[Trial] = field(default_factory=list)
     recorded: list[Trial] = field(default_factory=list)
-    apart: list[list[int]] = field(default_factory=list)  # how many were not to share a strike
+    together: list[Sequence[Trial]] = field(default_factory=list)
 
     def __post_init__(self) -> None:
         case = self.what.case
         self.setting = Setting(case.lock, find("redis-token"), case.pace, (), ())
 
-    def play_all(self, *lists: Sequence[Trial]) -> list[Played]:
-        self.apart.append([len(trials) for trials in lists])
-        return [self._play(trial) for trials in lists for trial in trials]
+    def play_all(self, trials: Sequence[Trial]) -> list[Played]:
+        self.together.append(trials)
+        return [self._play(trial) for trial in trials]
+
+    def kill(self) -> None:
+        """Its plays end by themselves."""
 
     def record(self, plays: Sequence[Played]) -> None:
         self.recorded += [play.trial for play in plays]
@@ -110,8 +113,6 @@ class Told:
         self.played.append(trial)
         came = self.came(trial, self.played.count(trial))
         if "lost" in came:
-            raise ClusterError("nobody answers")
-        if "lost alone" in came:
             raise ClusterLost([trial, trial], "nobody answers")
         folder = self.folder / f"{len(self.played):06}"
         written(folder, came)
@@ -142,7 +143,7 @@ class Run:
     def _open(self, what: Asked, folder: Path, run_id: str) -> Iterator[Pool]:
         place = folder / f"cluster-{len(self.plays)}"
         self.plays.append(Told(place, what, self.came, self.cluster))
-        yield cast("Pool", self.plays[-1])
+        yield Pool([cast("Plays", self.plays[-1])])
 
     def __call__(self, known: Exploration | None = None, **more: Any) -> Exploration:
         return explore(
@@ -199,7 +200,8 @@ def test_what_is_found_is_played_again_under_two_strikes_at_servers(run: Run) ->
     run.came = lambda trial, _: {"double"} if "server-frozen" in faults_of(trial) else set()
     document = run()
     assert {(one.broke, one.plays) for one in document.findings} == {(11, 11)}
-    assert [one for one in run.plays[-1].apart if len(one) > 1] == [[10, 10]], "five of each event"
+    struck = [chunk for chunk in run.plays[-1].together if "server-frozen" in faults_of(chunk[0])]
+    assert [len(chunk) for chunk in struck] == [2, 10, 10], "five of each event"
 
 
 def test_what_is_declared_is_played_again_less_often(
@@ -340,24 +342,53 @@ def once(what: str) -> Came:
     return came
 
 
-def test_after_a_lost_cluster_it_goes_on_with_the_rest(run: Run) -> None:
+def test_only_what_a_cluster_did_not_come_back_from_is_given_up(run: Run) -> None:
+    """What was to be played beside it is played on the next cluster."""
     run.came = once("lost")
     document = run()
     assert document.ended
     assert len(run.plays) == 2
-    lost = [one for one in document.tried if one.outcome == "could not run"]
-    assert "client-gone" in {one.strikes[0].fault for one in lost}
-    assert all("nobody answers" in (one.why or "") for one in lost)
-    assert len(document.tried) == document.planned
-
-
-def test_only_what_a_cluster_did_not_come_back_from_is_given_up(run: Run) -> None:
-    """What was to be played beside it is played on the next cluster."""
-    run.came = once("lost alone")
-    document = run()
     (lost,) = [one for one in document.tried if one.outcome == "could not run"]
     assert lost.strikes[0].fault == "client-gone"
+    assert "nobody answers" in (lost.why or "")
     assert len(document.tried) == document.planned
+
+
+def test_what_was_found_stays_where_a_cluster_is_lost_when_it_is_played_again(run: Run) -> None:
+    def came(trial: Trial, time: int) -> set[str]:
+        if "late" not in faults_of(trial):
+            return set()
+        return {"double"} if time == 1 else {"lost"}
+
+    run.came = came
+    document = run()
+    assert document.ended
+    assert len(run.plays) > 1
+    assert {(one.broke, one.plays) for one in document.findings} == {(1, 1)}
+    assert outcomes(document)["late"] == "broke"
+    assert len(document.tried) == document.planned
+
+
+def test_what_was_found_before_it_was_stopped_is_played_again_when_it_goes_on(run: Run) -> None:
+    run.what = asked("redis-token", scenarios=["free"])
+    run.cluster = Frozen()
+
+    def came(trial: Trial, time: int) -> set[str]:
+        if "server-frozen" in faults_of(trial):
+            raise KeyboardInterrupt
+        return {"double"} if "late" in faults_of(trial) else set()
+
+    run.came = came
+    with pytest.raises(KeyboardInterrupt):
+        run()
+    before = run.saved[-1]
+    assert {one.plays for one in before.findings} == {1}
+    run.came = lambda trial, _: {"double"} if "late" in faults_of(trial) else set()
+    document = run(before)
+    assert set(run.played) == {"late", "server-frozen"}
+    assert run.played["late"] == 10
+    assert {(one.broke, one.plays) for one in document.findings} == {(11, 11)}
+    assert document.ended
 
 
 def test_a_cluster_that_never_serves_is_lost_at_once(run: Run) -> None:

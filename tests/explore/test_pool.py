@@ -4,6 +4,7 @@ of the cluster that it was on."""
 from __future__ import annotations
 
 import threading
+import time
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -66,8 +67,7 @@ def test_clusters_are_struck_at_the_same_time() -> None:
     meets = threading.Barrier(2)
     first, second = Told(meets=meets), Told(meets=meets)
     pool = pool_of(first, second)
-    trials = [frozen(n) for n in range(8)]
-    plays = pool.play_all(trials)
+    plays = pool.play_all([frozen(n) for n in range(8)])
     assert sorted(play.trial.strikes[0].place.number for play in plays) == [*range(8)]
     assert [len(chunk) for one in (first, second) for chunk in one.played] == [2] * 4
     pool.record(plays)
@@ -76,18 +76,37 @@ def test_clusters_are_struck_at_the_same_time() -> None:
 
 
 def test_each_cluster_has_as_many_at_once_as_it_may() -> None:
-    meets = threading.Barrier(2)
-    few, many = Told(sharing=1, meets=meets), Told(sharing=3, meets=meets)
-    pool = pool_of(few, many)
-    assert pool.sharing == 4
-    pool.play_all([frozen(n) for n in range(8)])
-    assert [[len(chunk) for chunk in one.played] for one in (few, many)] == [[1, 1], [3, 3]]
+    few, many = Told(sharing=1), Told(sharing=3)
+    assert len(pool_of(few, many).play_all([frozen(n) for n in range(8)])) == 8
+    assert {len(chunk) for chunk in few.played} == {1}
+    assert len(many.played[0]) == 3
 
 
 def test_lists_share_no_strike() -> None:
     one = Told(sharing=10)
-    pool_of(one).play_all([frozen(1), ALONE, frozen(2)], [frozen(1)])
-    assert [len(chunk) for chunk in one.played] == [1, 2, 1]
+    pool = pool_of(one)
+    for _ in pool.played(pool.pending([frozen(1), ALONE, frozen(2)], [frozen(1)])):
+        pass
+    assert sorted(len(chunk) for chunk in one.played) == [1, 1, 2]
+
+
+def test_what_is_to_be_played_again_shares_a_strike_with_what_is_left() -> None:
+    one = Told(sharing=2)
+    pool = pool_of(one)
+    pending = pool.pending([frozen(n) for n in range(4)])
+    plays = pool.played(pending)
+    next(plays)
+    pending.add([frozen(9)])
+    numbers = [[p.trial.strikes[0].place.number for p in part] for part in plays]
+    assert sorted(n for part in numbers for n in part) == [2, 3, 9]
+
+
+def test_nothing_is_begun_that_would_not_have_ended_in_time() -> None:
+    one = Told()
+    pool = pool_of(one)
+    assert not [*pool.played(pool.pending([ALONE]), time.monotonic() - 1)]
+    assert not one.played
+    assert len([*pool.played(pool.pending([ALONE]), time.monotonic() + LIMIT_S)]) == 1
 
 
 def test_a_lost_cluster_ends_the_plays_of_the_others() -> None:

@@ -1,0 +1,64 @@
+"""What is still to be played, and what of it is played together next.
+
+Together are those that strike no server, and those that do the same to the same servers, whose
+events come at about the same time: they share the strike.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Final, NamedTuple
+
+from lockbench.explore.servers import LED
+from lockbench.explore.trial import Trial
+from lockbench.explore.trials import act_of, at_s_of, servers_of
+
+
+class _Group(NamedTuple):
+    """``act``: what is done to the servers; empty where nothing is."""
+
+    which: int  # of the lists that share no strike
+    act: str
+    servers: tuple[int, ...]
+
+
+class Pending:
+    """``lists``: those of different ones share no strike. ``interchangeable``: as of
+    ``lockbench.explore.trial.Setting``."""
+
+    def __init__(self, *lists: Sequence[Trial], interchangeable: Sequence[int] = ()) -> None:
+        self._interchangeable: Final = interchangeable
+        self._groups: dict[_Group, list[Trial]] = {}
+        for which, trials in enumerate(lists):
+            self.add(trials, which)
+
+    def add(self, trials: Sequence[Trial], which: int = 0) -> None:
+        """More of them, to the list with this number."""
+        for trial in trials:
+            servers = sorted(servers_of(trial, self._interchangeable))
+            group = _Group(which, act_of(trial), tuple(servers))
+            self._groups.setdefault(group, []).append(trial)
+
+    def take(self, alone: int, sharing: int) -> Sequence[Trial]:
+        """Some that are played together, of those of which the most parts are left; none when
+        nothing is. Of those that strike no server those come first whose plays last longest. The
+        last ones change the leader: another node may be the primary from then on. ``alone``,
+        ``sharing``: how many there may be of those that strike no server, and of others."""
+
+        def parts(group: _Group) -> float:
+            return len(self._groups[group]) / (sharing if group.act else alone)
+
+        if not self._groups:
+            return ()
+        group = max(self._groups, key=lambda group: (group.act != LED, parts(group)))
+        trials = sorted(self._groups[group], key=at_s_of if group.act else _last_first)
+        count = math.ceil(len(trials) / math.ceil(parts(group)))
+        self._groups[group] = trials[count:]
+        if count == len(trials):
+            del self._groups[group]
+        return trials[:count]
+
+
+def _last_first(trial: Trial) -> float:
+    return -min((strike.place.at_s for strike in trial.strikes), default=0.0)

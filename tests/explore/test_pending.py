@@ -1,0 +1,73 @@
+"""What is played together: what strikes no server, and what shares a strike at servers."""
+
+from __future__ import annotations
+
+from lockbench.explore.pending import Pending
+from lockbench.explore.trial import Place, Strike, Trial
+from lockbench.explore.trials import act_of
+
+MANY = 12
+FIVE = (1, 2, 3, 4, 5)
+
+
+def struck(fault: str, *nodes: int, number: int = 1, at_s: float = 0.0) -> Trial:
+    """At an event of each of these nodes."""
+    places = (Place("request", number + n, node, at_s) for n, node in enumerate(nodes))
+    return Trial("free", tuple(Strike(place, fault) for place in places))
+
+
+def wiped(*nodes: int) -> Trial:
+    return struck("server-wiped", *nodes)
+
+
+def sizes(pending: Pending, alone: int = MANY, sharing: int = MANY) -> list[int]:
+    """How many are played together, until nothing is left."""
+    return [len(chunk) for chunk in iter(lambda: pending.take(alone, sharing), ())]
+
+
+def test_what_changes_the_leader_comes_last_however_many_they_are() -> None:
+    """From then on another node may be the primary."""
+    faults = ["leader-changed", "leader-changed", "server-wiped", "request-lost", "server-frozen"]
+    pending = Pending([struck(fault, 1, number=n) for n, fault in enumerate(faults)])
+    chunks = [*iter(lambda: pending.take(MANY, MANY), ())]
+    assert sorted(chunk[0].strikes[0].fault for chunk in chunks[:3]) == sorted(faults[2:])
+    assert [trial.strikes[0].fault for trial in chunks[3]] == faults[:2]
+
+
+def test_those_of_which_the_most_are_left_come_first() -> None:
+    pending = Pending([wiped(1)] * 2 + [struck("request-lost", 1)] * 5 + [wiped(2)] * 3)
+    acts = [(act_of(one[0]), len(one)) for one in iter(lambda: pending.take(2, 2), ())]
+    assert acts[0] == ("", 2), "five are more than one part"
+    assert sum(count for _, count in acts) == 10
+    pending = Pending([wiped(1)] * 2 + [struck("request-lost", 1)] * 5)
+    assert pending.take(MANY, 1) == [wiped(1)], "all of the others fit into a part"
+    pending.add([wiped(2)] * 3)
+    assert pending.take(MANY, 1) == [wiped(2)]
+
+
+def test_what_does_not_fit_at_once_is_played_in_parts_of_the_same_size() -> None:
+    assert sizes(Pending([wiped(1)] * 7), sharing=6) == [4, 3]
+    assert sizes(Pending([struck("request-lost", 1)] * 7), alone=3) == [3, 2, 2]
+
+
+def test_events_that_come_at_the_same_time_are_struck_together() -> None:
+    """Of what strikes no server, those whose plays last longest come first."""
+    times = [0.3, 0.1, 0.4, 0.2]
+    pending = Pending([struck("server-frozen", 1, at_s=at_s) for at_s in times])
+    assert [t.strikes[0].place.at_s for t in pending.take(MANY, 2)] == [0.1, 0.2]
+    pending = Pending([struck("request-lost", 1, at_s=at_s) for at_s in times])
+    assert [t.strikes[0].place.at_s for t in pending.take(2, MANY)] == [0.4, 0.3]
+
+
+def test_those_that_strike_other_servers_share_no_strike() -> None:
+    assert sizes(Pending([wiped(2), wiped(1), wiped(2)])) == [2, 1]
+
+
+def test_servers_that_know_nothing_of_each_other_are_struck_for_one_another() -> None:
+    trials = [wiped(2), wiped(5, 3, 4), wiped(1), wiped(3, 1, 2), wiped(5)]
+    assert sizes(Pending(trials, interchangeable=FIVE)) == [3, 2]
+
+
+def test_those_of_different_lists_share_no_strike() -> None:
+    assert sizes(Pending([wiped(1)] * 2, [wiped(1)] * 3)) == [3, 2]
+    assert sizes(Pending()) == []
