@@ -82,6 +82,16 @@ class _Counts:
     waits: Counter[Trial] = field(default_factory=Counter)
 
 
+@dataclass(slots=True)
+class _Repeats:
+    """``asked``: place of a finding → the trial that is played again. ``wanted``: how often, where
+    not all of these are there. ``plays``: those that are."""
+
+    asked: dict[int, Trial] = field(default_factory=dict)
+    wanted: dict[Trial, int] = field(default_factory=dict)
+    plays: dict[Trial, list[Played]] = field(default_factory=dict)
+
+
 class _Progress:
     """Tells once in a while how far it is."""
 
@@ -216,56 +226,65 @@ class _Explorer:
         before = [one for one in known.tried if _key(one) not in again]
         known = evolved(known, tried=tuple(before))
         self._told(f"{len(left)} {what} to try")
-        counts, pending = _Counts(), self._plays.pending(left)
+        counts, repeats = _Counts(), _Repeats()
+        pending = self._plays.pending(left)
+        pending.add(*self._to_repeat(known, repeats))
         progress = _Progress(len(left), self._told)
         try:
             for plays in self._played(pending):
-                known, doubtful = self._tried(plays, counts, known)
+                first = [play for play in plays if not play.trial.again]
+                known, doubtful = self._tried(first, counts, known)
+                known = self._repeated([p for p in plays if p.trial.again], repeats, known)
                 known = save(known)
                 pending.add(doubtful)
+                pending.add(*self._to_repeat(known, repeats))
                 progress.tell(len(known.tried) - len(before), len(known.findings))
-            if missing := len(left) - (len(known.tried) - len(before)):
-                self._told(f"no time is left for {missing} of them")
-                return known, False
-            return self._repeated(known)
         except ClusterLost as error:
             save(self._with_lost(error.trials, str(error), known))
             raise
+        if missing := len(left) - (len(known.tried) - len(before)):
+            self._told(f"no time is left for {missing} of them")
+        elif repeats.wanted:
+            self._told(f"no time is left to repeat {times(len(repeats.wanted), 'finding')}")
+        return known, not (missing or repeats.wanted)
 
     def _played(self, pending: Pending) -> Iterator[list[Played]]:
         """As of the pool, which is idle afterwards, however this ends."""
         with closing(self._plays.played(pending, self._until_s)) as parts:
             yield from parts
 
-    def _repeated(self, known: Exploration) -> tuple[Exploration, bool]:
-        """With what came of playing again what was found, and was not yet played again; whether
-        all of it was."""
-        again = {
-            place: trial
-            for place, finding in enumerate(known.findings)
-            if finding.plays == 1 and _key(trial := _trial_of(place, known)) not in self._lost
-        }
-        repeats: dict[Trial, tuple[int, int]] = {}
-        for place, trial in again.items():
-            wanted = DECLARED if known.findings[place].declared else REPEATS
-            repeats[trial] = max(repeats.get(trial, wanted), wanted)
-        first = [trial for trial, (n, _) in repeats.items() for _ in range(n)]
-        second = [trial for trial, (_, n) in repeats.items() for _ in range(n)]
-        if again:
-            self._told(f"{times(len(again), 'finding')} to play again")
-        plays: list[Played] = []
-        for part in self._played(self._plays.pending(first, second)):
-            self._plays.record(part)
-            plays += part
-        whole = len(plays) == len(first) + len(second)
+    def _to_repeat(self, known: Exploration, repeats: _Repeats) -> tuple[list[Trial], list[Trial]]:
+        """What is to be played again of the findings that were not yet, under one strike at
+        servers and under another."""
+        both: tuple[list[Trial], list[Trial]] = [], []
+        for place, finding in enumerate(known.findings):
+            trial = _trial_of(place, known)
+            if finding.plays > 1 or place in repeats.asked or _key(trial) in self._lost:
+                continue
+            if trial not in repeats.wanted:  # of another finding
+                times = DECLARED if finding.declared else REPEATS
+                repeats.wanted[trial] = sum(times)
+                repeats.asked[place] = trial
+                for trials, n in zip(both, times, strict=True):
+                    trials.extend([trial] * n)
+        return both
+
+    def _repeated(
+        self, plays: Sequence[Played], repeats: _Repeats, known: Exploration
+    ) -> Exploration:
+        """With what came of playing findings again, of each once all of its plays are there."""
+        self._plays.record(plays)
         findings = list(known.findings)
-        for place, trial in again.items() if whole else ():
-            of = [play for play in plays if play.trial == trial]
-            findings[place] = counted(findings[place], of, self._setting)
-            self._told(as_line(findings[place]))
-        known = evolved(known, findings=tuple(findings))
-        self._forget(plays, known)
-        return known, whole
+        for play in plays:
+            repeats.plays.setdefault(play.trial, []).append(play)
+        for place, trial in repeats.asked.items():
+            of = repeats.plays.get(trial, [])
+            if len(of) == repeats.wanted.get(trial):
+                findings[place] = counted(findings[place], of, self._setting)
+                self._told(as_line(findings[place]))
+                del repeats.wanted[trial], repeats.plays[trial]
+                self._forget(of, known)
+        return evolved(known, findings=tuple(findings))
 
     def _with_lost(self, trials: Sequence[Trial], why: str, known: Exploration) -> Exploration:
         """With those that no cluster came back from; what was found before stays."""
@@ -441,11 +460,11 @@ def _key(one: Trial | Tried) -> Key:
 
 
 def _trial_of(place: int, known: Exploration) -> Trial:
-    """The trial that showed a finding."""
+    """What showed a finding, to be played again."""
     finding = known.findings[place]
     strikes = tuple(Strike(place_of(strike.place), strike.fault) for strike in finding.strikes)
     pair = any(tried.finding == place and tried.pair for tried in known.tried)
-    return Trial(finding.scenario, strikes, pair and len(strikes) > 1)
+    return Trial(finding.scenario, strikes, pair and len(strikes) > 1, again=True)
 
 
 def _state(play: Played) -> str:

@@ -30,15 +30,16 @@ class Pending:
     def __init__(self, *lists: Sequence[Trial], interchangeable: Sequence[int] = ()) -> None:
         self._interchangeable: Final = interchangeable
         self._groups: dict[_Group, list[Trial]] = {}
-        for which, trials in enumerate(lists):
-            self.add(trials, which)
+        self.add(*lists)
 
-    def add(self, trials: Sequence[Trial], which: int = 0) -> None:
-        """More of them, to the list with this number."""
-        for trial in trials:
-            servers = sorted(servers_of(trial, self._interchangeable))
-            group = _Group(which, act_of(trial), tuple(servers))
-            self._groups.setdefault(group, []).append(trial)
+    def add(self, *lists: Sequence[Trial]) -> None:
+        """More of them, the first to the first list, and so on."""
+        for which, trials in enumerate(lists):
+            for trial in trials:
+                servers = sorted(servers_of(trial, self._interchangeable))
+                act = act_of(trial)
+                group = _Group(which if act else 0, act, tuple(servers))
+                self._groups.setdefault(group, []).append(trial)
 
     def take(self, alone: int, sharing: int) -> Sequence[Trial]:
         """Some that are played together, of those of which the most parts are left; none when

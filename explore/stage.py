@@ -58,7 +58,7 @@ START_S: Final = 30.0
 # How long a rival keeps what it was granted while something may still come, in leases: not to the
 # end of its promise, or its own lateness would be blamed.
 KEEPS: Final = 0.8
-# How long rivals ask, in leases: for what was held or frozen, and for each other.
+# How long rivals ask at most, in leases: for what was held or frozen, and for each other.
 ASKS: Final = 5.0
 POLL_S: Final = 0.01
 
@@ -200,7 +200,7 @@ class Stage:
         self._links: list[Link] = []
         self._began_ns = 0
         self._ask = threading.Event()
-        self._scripted = threading.Event()  # the victim has nothing left to do
+        self._scripted_ns = 0  # since then the victim has nothing left to do
         self._starting = threading.RLock()
         self._threads: list[threading.Thread] = []
         self._over = False  # an event that comes now is not struck any more
@@ -316,7 +316,7 @@ class Stage:
                 if self._scenario.from_the_start:
                     self._open(self.victim)  # it may connect at once
                 self._scenario.script(self)
-        self._scripted.set()
+        self._scripted_ns = monotonic_ns()
         self.rivals_ask()
         self._join_all()
         met = {seen.order: Place(seen.event.kind, seen.event.number) for seen in self._seen}
@@ -376,13 +376,14 @@ class Stage:
     # --- rivals ---
 
     def _ask_for_it(self, rival: Player) -> None:
-        """Asks until it is granted once, and keeps it while something may still come."""
+        """Asks until it is granted once, and keeps it while something may still come. When all is
+        over, for as long as the service keeps what nobody renews."""
         self._ask.wait()
         lease_s = self.setting.lease_s
         end = time.monotonic() + ASKS * lease_s
         with suppress(_Over):
             while not rival.acquire(WAIT):
-                if time.monotonic() > end:
+                if time.monotonic() > end or self._calm(self.setting.lasts_s(BEYOND)):
                     return
                 time.sleep(self.setting.pace.retry_pause_s)
             kept = time.monotonic() + KEEPS * lease_s
@@ -391,8 +392,10 @@ class Stage:
                 time.sleep(POLL_S)
             rival.release()
 
-    def _calm(self) -> bool:
-        return self._scripted.is_set() and monotonic_ns() > self._calm_ns
+    def _calm(self, for_s: float = 0.0) -> bool:
+        """Whether everything has been over for so long."""
+        since_ns = max(self._scripted_ns, self._calm_ns)
+        return self._scripted_ns > 0 and monotonic_ns() > since_ns + int(1e9 * for_s)
 
     # --- strikes ---
 

@@ -55,11 +55,13 @@ class Strike:
 @dataclass(frozen=True, slots=True)
 class Trial:
     """One play of a script; without strikes nothing goes wrong. ``pair``: two faults, one after the
-    other; otherwise one, at an event or at that of each of several nodes."""
+    other; otherwise one, at an event or at that of each of several nodes. ``again``: it has shown
+    a finding, and is played for how often it does."""
 
     scenario: str
     strikes: tuple[Strike, ...] = ()
     pair: bool = False
+    again: bool = False
 
 
 @dataclass(frozen=True)

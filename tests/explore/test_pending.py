@@ -70,4 +70,5 @@ def test_servers_that_know_nothing_of_each_other_are_struck_for_one_another() ->
 
 def test_those_of_different_lists_share_no_strike() -> None:
     assert sizes(Pending([wiped(1)] * 2, [wiped(1)] * 3)) == [3, 2]
+    assert sizes(Pending([struck("request-lost", 1)], [struck("request-lost", 1)])) == [2]
     assert sizes(Pending()) == []
