@@ -36,6 +36,7 @@ from lockbench.explore import page, reports
 from lockbench.explore.asked import LEASE_S, Asked, begun
 from lockbench.explore.explorer import explore
 from lockbench.explore.mapped import map_of
+from lockbench.explore.repeats import REPEATS
 from lockbench.explore.several import at_once, explore_several
 from lockbench.explore.trial import at_event
 from lockbench.history.files import BadFile, MissingFile
@@ -220,7 +221,9 @@ def left_s(what: Asked, output: Path, ref: str | None = None) -> float:
     if known is not None and is_complete(known, what):
         return 0.0
     if known is not None and known.tried and known.planned:
-        return known.took_s / len(known.tried) * max(0, known.planned - len(known.tried))
+        again = sum(REPEATS) * sum(finding.plays == 1 for finding in known.findings)
+        left = max(0, known.planned - len(known.tried)) + again
+        return known.took_s / len(known.tried) * left
     kept = [
         one.took_s
         for one in explored.load().get(case.lock, ())

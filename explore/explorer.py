@@ -34,15 +34,15 @@ from lockbench.bench import plan
 from lockbench.clusters.base import ClusterError
 from lockbench.explore.actors import Actors
 from lockbench.explore.asked import Asked
-from lockbench.explore.findings import alike, as_line, counted, finding_of, usual
+from lockbench.explore.findings import alike, as_line, finding_of, usual
 from lockbench.explore.judge import LOST_WAKEUP, Shown, Undecided, judged, waits_too_long
-from lockbench.explore.pending import Pending
-from lockbench.explore.plays import OTHERS_GROUP, ClusterLost, Plays, last_number
+from lockbench.explore.plays import OTHERS_GROUP, PLAYS, ClusterLost, Plays, last_number, room_of
 from lockbench.explore.pool import Pool
+from lockbench.explore.repeats import Repeats
 from lockbench.explore.scenarios import Scenario
 from lockbench.explore.servers import APART, ELSEWHERE
 from lockbench.explore.stage import VICTIM
-from lockbench.explore.trial import Played, Strike, Trial, event_of, place_of, struck
+from lockbench.explore.trial import Key, Played, Trial, event_of, key_of, struck
 from lockbench.explore.trials import act_of, named, pairs_of, singles
 from lockbench.history.op import F, Type
 from lockbench.history.recorder import PROCESSES_PER_WORKER
@@ -60,16 +60,12 @@ DRY_PLAYS: Final = 2
 PLAYS_MAX: Final = 3
 STRUCK_MAX: Final = 10  # of a play that a shared strike at servers did not strike
 MORE_PLAYS: Final = 4  # where something broke without a fault, to see what else does
-# Of a finding, and of one that is declared. Those of one number share a strike at servers.
-REPEATS: Final = (5, 5)
-DECLARED: Final = (4, 0)
 TELLS_S: Final = 20.0
 AT_ONCE: Final = 2  # clusters of one lock
 SPARE_BYTES: Final = 8 << 30  # of memory, for more than one
 ATTEMPTS: Final = 3  # with other clusters, where one is lost
 
 Told = Callable[[str], None]
-Key = tuple[str, tuple[tuple[str, int, str], ...]]  # scenario, and what is struck how
 
 
 @dataclass(slots=True)
@@ -80,16 +76,6 @@ class _Counts:
     plays: Counter[Trial] = field(default_factory=Counter)
     failed: Counter[Trial] = field(default_factory=Counter)
     waits: Counter[Trial] = field(default_factory=Counter)
-
-
-@dataclass(slots=True)
-class _Repeats:
-    """``asked``: place of a finding → the trial that is played again. ``wanted``: how often, where
-    not all of these are there. ``plays``: those that are."""
-
-    asked: dict[int, Trial] = field(default_factory=dict)
-    wanted: dict[Trial, int] = field(default_factory=dict)
-    plays: dict[Trial, list[Played]] = field(default_factory=dict)
 
 
 class _Progress:
@@ -133,6 +119,7 @@ def explore(
 
     for left in reversed(range(ATTEMPTS)):
         before = len(lost)
+        _clear(folder, known)
         try:
             with _plays(what, folder, run_id) as plays:
                 explorer = _Explorer(what, plays, told, until_s, lost)
@@ -144,6 +131,14 @@ def explore(
     raise AssertionError
 
 
+def _clear(folder: Path, known: Exploration) -> None:
+    """Removes what plays left that were broken off."""
+    kept = {finding.recording for finding in known.findings}
+    for play in folder.glob(PLAYS):
+        if play.name not in kept:
+            shutil.rmtree(play, ignore_errors=True)
+
+
 @contextmanager
 def _plays(what: Asked, folder: Path, run_id: str) -> Iterator[Pool]:
     """On clusters of their own."""
@@ -151,7 +146,7 @@ def _plays(what: Asked, folder: Path, run_id: str) -> Iterator[Pool]:
     several = psutil.virtual_memory().available > SPARE_BYTES
     with ExitStack() as stack:
         fork_server = stack.enter_context(ForkServer(run_id, ["lockbench.explore.actor"]))
-        each: list[Plays] = []
+        each, room = list[Plays](), room_of(case)
         for n in range(AT_ONCE if several else 1):
             logs = folder / "logs" / f"cluster-{n + 1}"
             logs.mkdir(exist_ok=True)
@@ -159,7 +154,7 @@ def _plays(what: Asked, folder: Path, run_id: str) -> Iterator[Pool]:
             cluster = stack.enter_context(plan.topology_of(case).make(wanted))
             victims = stack.enter_context(Actors(fork_server, logs))
             others = stack.enter_context(Actors(fork_server, logs))
-            each.append(Plays(what, cluster, victims, others, folder, numbers=numbers))
+            each.append(Plays(what, cluster, victims, others, folder, room=room, numbers=numbers))
         yield Pool(each)
 
 
@@ -174,6 +169,7 @@ class _Explorer:
         self._plays = plays
         self._setting = plays.setting
         self._told = told
+        self._repeats = Repeats(plays.setting, lost)
 
     def explore(self, known: Exploration, saved: Callable[[Exploration], None]) -> Exploration:
         """Goes on from what is known."""
@@ -217,83 +213,46 @@ class _Explorer:
         """Tries those that were not tried yet, or came to nothing, and plays again what was found;
         whether all that was done."""
         done = self._lost | {
-            _key(tried)
+            key_of(tried)
             for tried in known.tried
             if tried.outcome in {"kept", "broke"} or tried.finding is not None
         }
-        left = [trial for trial in trials if _key(trial) not in done]
-        again = set(map(_key, left))
-        before = [one for one in known.tried if _key(one) not in again]
+        left = [trial for trial in trials if key_of(trial) not in done]
+        anew = set(map(key_of, left))
+        before = [one for one in known.tried if key_of(one) not in anew]
         known = evolved(known, tried=tuple(before))
         self._told(f"{len(left)} {what} to try")
-        counts, repeats = _Counts(), _Repeats()
-        pending = self._plays.pending(left)
-        pending.add(*self._to_repeat(known, repeats))
+        counts, pending = _Counts(), self._plays.pending(left)
+        pending.add(*self._repeats.wanted(known.findings))
         progress = _Progress(len(left), self._told)
         try:
-            for plays in self._played(pending):
-                first = [play for play in plays if not play.trial.again]
-                known, doubtful = self._tried(first, counts, known)
-                known = self._repeated([p for p in plays if p.trial.again], repeats, known)
-                known = save(known)
-                pending.add(doubtful)
-                pending.add(*self._to_repeat(known, repeats))
-                progress.tell(len(known.tried) - len(before), len(known.findings))
+            with closing(self._plays.played(pending, self._until_s)) as parts:
+                for plays in parts:
+                    known, doubtful = self._tried(plays, counts, known)
+                    known = save(self._repeated(plays, known))
+                    pending.add(doubtful)
+                    pending.add(*self._repeats.wanted(known.findings))
+                    progress.tell(len(known.tried) - len(before), len(known.findings))
         except ClusterLost as error:
-            save(self._with_lost(error.trials, str(error), known))
+            self._lost.update(map(key_of, error.trials))
+            first = [trial for trial in left if key_of(trial) in self._lost]
+            save(_with_lost(first, str(error), known))
             raise
-        if missing := len(left) - (len(known.tried) - len(before)):
+        missing = len(left) - (len(known.tried) - len(before))
+        if missing:
             self._told(f"no time is left for {missing} of them")
-        elif repeats.wanted:
-            self._told(f"no time is left to repeat {times(len(repeats.wanted), 'finding')}")
-        return known, not (missing or repeats.wanted)
+        again = self._repeats.left(known.findings)
+        if again:
+            self._told(f"{times(again, 'finding')} not played again")
+        return known, not missing and not again
 
-    def _played(self, pending: Pending) -> Iterator[list[Played]]:
-        """As of the pool, which is idle afterwards, however this ends."""
-        with closing(self._plays.played(pending, self._until_s)) as parts:
-            yield from parts
-
-    def _to_repeat(self, known: Exploration, repeats: _Repeats) -> tuple[list[Trial], list[Trial]]:
-        """What is to be played again of the findings that were not yet, under one strike at
-        servers and under another."""
-        both: tuple[list[Trial], list[Trial]] = [], []
-        for place, finding in enumerate(known.findings):
-            trial = _trial_of(place, known)
-            if finding.plays > 1 or place in repeats.asked or _key(trial) in self._lost:
-                continue
-            if trial not in repeats.wanted:  # of another finding
-                times = DECLARED if finding.declared else REPEATS
-                repeats.wanted[trial] = sum(times)
-                repeats.asked[place] = trial
-                for trials, n in zip(both, times, strict=True):
-                    trials.extend([trial] * n)
-        return both
-
-    def _repeated(
-        self, plays: Sequence[Played], repeats: _Repeats, known: Exploration
-    ) -> Exploration:
-        """With what came of playing findings again, of each once all of its plays are there."""
-        self._plays.record(plays)
+    def _repeated(self, plays: Sequence[Played], known: Exploration) -> Exploration:
+        """With what came of playing findings again."""
         findings = list(known.findings)
-        for play in plays:
-            repeats.plays.setdefault(play.trial, []).append(play)
-        for place, trial in repeats.asked.items():
-            of = repeats.plays.get(trial, [])
-            if len(of) == repeats.wanted.get(trial):
-                findings[place] = counted(findings[place], of, self._setting)
-                self._told(as_line(findings[place]))
-                del repeats.wanted[trial], repeats.plays[trial]
-                self._forget(of, known)
+        again = [play for play in plays if play.trial.again]
+        for place in self._repeats.count(again, findings):
+            self._told(as_line(findings[place]))
         return evolved(known, findings=tuple(findings))
-
-    def _with_lost(self, trials: Sequence[Trial], why: str, known: Exploration) -> Exploration:
-        """With those that no cluster came back from; what was found before stays."""
-        self._lost.update(map(_key, trials))
-        there = set(map(_key, known.tried))
-        lost = [trial for trial in dict.fromkeys(trials) if _key(trial) not in there]
-        why = f"the cluster did not come back: {why}"
-        came = [Tried(t.scenario, struck(t), "could not run", t.pair, why=why) for t in lost]
-        return evolved(known, tried=(*known.tried, *came))
 
     def _with_events(self, scenarios: Sequence[Scenario], known: Exploration) -> Exploration:
         """What passes in each scenario, and what goes wrong in it without any fault."""
@@ -303,9 +262,7 @@ class _Explorer:
             plays = [play for play in dry if play.trial.scenario == scenario.name]
             broken = self._broken(plays)
             if broken:
-                more = self._plays.play_all([Trial(scenario.name)] * MORE_PLAYS)
-                self._plays.record(more)
-                plays += more
+                plays += self._plays.play_all([Trial(scenario.name)] * MORE_PLAYS)
                 waiting = sum(
                     waits_too_long(play, self._setting.system) for play in plays if not play.unable
                 )
@@ -322,9 +279,6 @@ class _Explorer:
 
     def _dry(self, scenarios: Sequence[Scenario]) -> list[Played]:
         """So many plays of each without a fault; those that did not work out are played again."""
-        # The first on a server are of other messages: it has no script of the lock yet.
-        for play in self._plays.play_all([Trial(one.name) for one in scenarios]):
-            shutil.rmtree(play.folder, ignore_errors=True)
         grants = {one.name: one.grants for one in scenarios}
         left = [Trial(one.name) for one in scenarios for _ in range(DRY_PLAYS)]
         found: list[Played] = []
@@ -337,7 +291,6 @@ class _Explorer:
             for play in failed:
                 shutil.rmtree(play.folder, ignore_errors=True)
             left = [play.trial for play in failed]
-        self._plays.record(found)
         return found
 
     def _broken(self, plays: Sequence[Played], *, timed: bool = True) -> list[tuple[Played, Shown]]:
@@ -359,12 +312,13 @@ class _Explorer:
         plays: list[Played] = []
         again: list[Trial] = []
         for play in played:
+            if play.trial.again:
+                continue
             if self._is_doubtful(play, counts):
                 again.append(play.trial)
                 shutil.rmtree(play.folder, ignore_errors=True)
             else:
                 plays.append(play)
-        self._plays.record(plays)
         tried, findings = list(known.tried), list(known.findings)
         for play in plays:
             trial = play.trial
@@ -417,6 +371,15 @@ class _Explorer:
         return counts.waits[trial] < PLAYS_MAX
 
 
+def _with_lost(trials: Sequence[Trial], why: str, known: Exploration) -> Exploration:
+    """With those that no cluster came back from; what came of others stays."""
+    there = set(map(key_of, known.tried))
+    why = f"the cluster did not come back: {why}"
+    lost = [trial for trial in trials if key_of(trial) not in there]
+    came = [Tried(t.scenario, struck(t), "could not run", t.pair, why=why) for t in lost]
+    return evolved(known, tried=(*known.tried, *came))
+
+
 def _common_events(
     scenario: Scenario, plays: Sequence[Played], *, broken: bool
 ) -> ExploredScenario:
@@ -452,19 +415,6 @@ def _as_met(play: Played) -> Played:
     strikes = tuple(strike for strike in play.trial.strikes if strike not in play.missed)
     pair = play.trial.pair and len(strikes) > 1
     return replace(play, trial=replace(play.trial, strikes=strikes, pair=pair))
-
-
-def _key(one: Trial | Tried) -> Key:
-    """What tells trials apart."""
-    return one.scenario, tuple((s.place.kind, s.place.number, s.fault) for s in one.strikes)
-
-
-def _trial_of(place: int, known: Exploration) -> Trial:
-    """What showed a finding, to be played again."""
-    finding = known.findings[place]
-    strikes = tuple(Strike(place_of(strike.place), strike.fault) for strike in finding.strikes)
-    pair = any(tried.finding == place and tried.pair for tried in known.tried)
-    return Trial(finding.scenario, strikes, pair and len(strikes) > 1, again=True)
 
 
 def _state(play: Played) -> str:

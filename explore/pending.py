@@ -42,17 +42,18 @@ class Pending:
                 self._groups.setdefault(group, []).append(trial)
 
     def take(self, alone: int, sharing: int) -> Sequence[Trial]:
-        """Some that are played together, of those of which the most parts are left; none when
-        nothing is. Of those that strike no server those come first whose plays last longest. The
-        last ones change the leader: another node may be the primary from then on. ``alone``,
-        ``sharing``: how many there may be of those that strike no server, and of others."""
+        """Some that are played together; none when nothing is left. First those that strike no
+        server, and of them those whose plays last longest; then those of which the most parts are
+        left; then those that change the leader: another node may be the primary from then on.
+        ``alone``, ``sharing``: how many there may be of those that strike no server, and of
+        others."""
 
         def parts(group: _Group) -> float:
             return len(self._groups[group]) / (sharing if group.act else alone)
 
         if not self._groups:
             return ()
-        group = max(self._groups, key=lambda group: (group.act != LED, parts(group)))
+        group = max(self._groups, key=lambda group: (group.act != LED, not group.act, parts(group)))
         trials = sorted(self._groups[group], key=at_s_of if group.act else _last_first)
         count = math.ceil(len(trials) / math.ceil(parts(group)))
         self._groups[group] = trials[count:]

@@ -7,9 +7,10 @@ Plays of strikes at servers come to their events together, and share one strike
 from __future__ import annotations
 
 import math
+import shutil
 import threading
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
 from dataclasses import replace
@@ -24,7 +25,7 @@ from lockbench.bench import interruption, plan
 from lockbench.clusters.base import Cluster, ClusterError, Recorded, Sharded
 from lockbench.explore.actors import Actors
 from lockbench.explore.asked import LEASE_S, Asked
-from lockbench.explore.faults import BEYOND
+from lockbench.explore.faults import BEYOND, ENDS
 from lockbench.explore.servers import APART, Blow, interchangeable, of_one_quorum
 from lockbench.explore.stage import Stage
 from lockbench.explore.trial import Played, Setting, Trial
@@ -67,7 +68,8 @@ class ClusterLost(ClusterError):
 class Plays:
     """``cluster``: with the links of ``OTHERS_GROUP`` groups. ``folder``: where each play has one
     of its own, by the next of the ``numbers``. ``victims``, ``others``: processes; whoever was a
-    rival may share what it keeps of the servers' other links, and is never a victim."""
+    rival may share what it keeps of the servers' other links, and is never a victim. ``room``: for
+    all clusters of this lock."""
 
     def __init__(
         self,
@@ -77,6 +79,7 @@ class Plays:
         others: Actors,
         folder: Path,
         *,
+        room: Room,
         numbers: Iterator[int],
     ) -> None:
         case = what.case
@@ -94,32 +97,45 @@ class Plays:
         self.cluster = cluster
         self.folder = folder
         self._victims, self._others = victims, others
-        contained = isinstance(library_of(case.system), ContainerLibrary)
-        longer = self.setting.lease_s / LEASE_S
-        slots = CONTAINER_SLOTS if contained else SLOTS
-        self.most = SHARING if contained else min(MOST, int(SHARING * longer))
+        self._room = room
+        self.most = room.most
         """How many plays at once there may be."""
-        self._room = Room(slots, self.most, CONTAINER_SPARE_BYTES if contained else SPARE_BYTES)
-        self.sharing = 2 * slots
+        self.sharing = 2 * room.usual
         """How many of those that share a strike at servers; fewer where too many come apart."""
         self._hosts: SimpleQueue[str] = SimpleQueue()
         for slot in range(self.most):
             self._hosts.put(f"127.0.0.{FIRST_HOST + slot}")
         self._numbers = numbers
+        self._forgot = True  # the servers know no script of the lock
         self._lending = threading.Lock()
-        victims.raise_to(slots)
-        others.raise_to(slots * self.setting.rivals_and_helper)
+        victims.raise_to(room.usual)
+        others.raise_to(room.usual * self.setting.rivals_and_helper)
 
     def play_all(self, trials: Sequence[Trial]) -> list[Played]:
-        """Those of one chunk (``lockbench.explore.trials.chunks``). Raises ClusterLost."""
+        """Those that may be played together (``lockbench.explore.pending``), with what the servers
+        kept themselves beside each history. Raises ClusterLost."""
         interruption.raise_if_asked()
+        act = act_of(trials[0])
         with ThreadPoolExecutor(self.most) as pool:
             try:
-                if act_of(trials[0]):
-                    return self._play_blow(pool, trials)
-                return self._play_at_once(pool, self._play_alone, trials)
+                if not act:
+                    self._warm(pool, {trial.scenario for trial in trials})
+                    played = self._play_at_once(pool, self._play_alone, trials)
+                else:
+                    played = self._play_blow(pool, trials)
+                    self._forgot = self._forgot or act in ENDS
+                self._record(played)
             except ClusterError as error:
                 raise ClusterLost(trials, str(error)) from error
+        return played
+
+    def _warm(self, pool: ThreadPoolExecutor, scenarios: Iterable[str]) -> None:
+        """The first plays on a server are of other messages, and all are after it was started
+        again: it has no script of the lock."""
+        if self._forgot:
+            for play in self._play_at_once(pool, self._play_alone, [*map(Trial, scenarios)]):
+                shutil.rmtree(play.folder, ignore_errors=True)
+            self._forgot = False
 
     def _play_blow(self, pool: ThreadPoolExecutor, trials: Sequence[Trial]) -> list[Played]:
         """One strike at servers for all of these."""
@@ -211,11 +227,12 @@ class Plays:
         key = f"p{number}"
         return self.cluster.beside_aimed(key) if isinstance(self.cluster, Sharded) else key
 
-    def record(self, plays: Sequence[Played]) -> None:
-        """Puts what the servers kept themselves beside each history; nothing if this machine's
-        wall clock was set meanwhile, by which servers note their times."""
+    def _record(self, played: Sequence[Played]) -> None:
+        """Nothing if this machine's wall clock was set meanwhile, by which servers note their
+        times."""
         entry, cluster = self.setting.system.entry, self.cluster
-        if entry is None or not isinstance(cluster, Recorded):
+        plays = [play for play in played if not play.unable]
+        if entry is None or not isinstance(cluster, Recorded) or not plays:
             return
         keys = {play.key for play in plays}
         ahead_ns = [wall_minus_monotonic_ns(), *(play.ahead_ns for play in plays)]
@@ -227,8 +244,7 @@ class Plays:
         )
         for play in plays:
             mine = tuple(tenure for tenure in service.tenures if tenure.key == play.key)
-            if not play.unable:
-                write_service(play.folder, replace(service, tenures=mine))
+            write_service(play.folder, replace(service, tenures=mine))
 
 
 def next_sharing(sharing: int, most: int, played: Sequence[Played]) -> int:
@@ -237,7 +253,7 @@ def next_sharing(sharing: int, most: int, played: Sequence[Played]) -> int:
     apart = sum(play.unable == APART for play in played)
     if apart > APART_MAX * len(played):
         return max(SHARING_MIN, min(sharing, len(played)) // 2)
-    if apart or len(played) < sharing:
+    if apart or 2 * len(played) < sharing:  # there may be as many parts of the same size
         return sharing
     return min(most, sharing + sharing // 4)
 
@@ -260,7 +276,7 @@ class Room:
     ) -> None:
         """``spare_bytes``: so much memory is to stay free. ``busy``: percent of the processors
         since it was asked last."""
-        self._usual, self._most, self._busy = usual, most, busy or Processors().busy
+        self.usual, self.most, self._busy = usual, most, busy or Processors().busy
         self._spare_bytes = spare_bytes
         self._there = 0
         self._changed = threading.Condition()
@@ -268,7 +284,7 @@ class Room:
 
     def __enter__(self) -> None:
         with self._changed:
-            while self._there >= self._usual and not self._is_idle():
+            while self._there >= self.usual and not self._is_idle():
                 self._changed.wait(LOOKS_S)
             self._there += 1
 
@@ -280,7 +296,7 @@ class Room:
     def _is_idle(self) -> bool:
         """Once in a while: the next look tells what the one that was let in takes."""
         now = time.monotonic()
-        if self._there >= self._most or now < self._looked + LOOKS_S:
+        if self._there >= self.most or now < self._looked + LOOKS_S:
             return False
         self._looked = now
         return self._busy() < BUSY_MAX and self.has_memory()
@@ -288,6 +304,14 @@ class Room:
     def has_memory(self) -> bool:
         """Whether the memory suffices for more."""
         return psutil.virtual_memory().available > self._spare_bytes
+
+
+def room_of(case: plan.Case) -> Room:
+    """For the plays of a lock on all its clusters."""
+    if isinstance(library_of(case.system), ContainerLibrary):
+        return Room(CONTAINER_SLOTS, SHARING, CONTAINER_SPARE_BYTES)
+    longer = case.pace.lease_ttl_s / LEASE_S
+    return Room(SLOTS, min(MOST, int(SHARING * longer)), SPARE_BYTES)
 
 
 class Processors:

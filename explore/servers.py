@@ -166,7 +166,9 @@ class Blow:
         more."""
         self._changed.wait_for(lambda: self._arrived or self._closed)
         awaited = self._plays - len(self._early)
-        self._changed.wait_for(lambda: len(self._arrived) == awaited, self._gathers_s)
+        self._changed.wait_for(
+            lambda: self._closed or len(self._arrived) == awaited, self._gathers_s
+        )
         return self._closed or len(self._arrived) >= ENOUGH * awaited
 
     def _with(self, node: int) -> Sequence[int]:

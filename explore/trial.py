@@ -11,8 +11,10 @@ from lockbench.explore import link
 from lockbench.explore.faults import FAULTS, OF_CLIENTS
 from lockbench.explore.link import Kind
 from lockbench.locks.base import System
-from lockbench.results.documents.exploration import EventPlace, StrikeAt
+from lockbench.results.documents.exploration import EventPlace, StrikeAt, Tried
 from lockbench.workloads.load import Pace, slack_s
+
+Key = tuple[str, tuple[tuple[str, int, str], ...]]  # scenario, and what is struck how
 
 CLIENT_TIMEOUT_S: Final = 0.8  # how long a client waits for an answer
 
@@ -115,8 +117,7 @@ class Played:
     ``met``: of the others, what they met.
     ``hangs``: calls that had to be ended, a sentence each. ``grants``: of the victim. ``unable``:
     why it was no play at all. ``in_parts``: several servers that are no quorum were asked.
-    ``ahead_ns``: of this machine's wall clock against its monotonic one. ``cluster``: on which of
-    those of ``lockbench.explore.pool``."""
+    ``ahead_ns``: of this machine's wall clock against its monotonic one."""
 
     trial: Trial
     folder: Path
@@ -129,7 +130,11 @@ class Played:
     unable: str = ""
     in_parts: bool = False
     ahead_ns: int = 0
-    cluster: int = 0
+
+
+def key_of(one: Trial | Tried) -> Key:
+    """What tells trials apart."""
+    return one.scenario, tuple((s.place.kind, s.place.number, s.fault) for s in one.strikes)
 
 
 def place_of(event: EventPlace) -> Place:

@@ -92,7 +92,6 @@ class Told:
     most: int = 2
     sharing: int = 12
     played: list[Trial] = field(default_factory=list)
-    recorded: list[Trial] = field(default_factory=list)
     together: list[Sequence[Trial]] = field(default_factory=list)
 
     def __post_init__(self) -> None:
@@ -105,9 +104,6 @@ class Told:
 
     def kill(self) -> None:
         """Its plays end by themselves."""
-
-    def record(self, plays: Sequence[Played]) -> None:
-        self.recorded += [play.trial for play in plays]
 
     def _play(self, trial: Trial) -> Played:
         self.played.append(trial)
@@ -184,15 +180,13 @@ def test_everything_is_tried_once_where_nothing_shows(run: Run) -> None:
     assert set(run.played.values()) == {1}
 
 
-def test_what_was_found_is_played_again_with_the_servers_record(run: Run) -> None:
+def test_what_was_found_is_played_again(run: Run) -> None:
     run.came = lambda trial, _: {"double"} if "late" in faults_of(trial) else set()
     document = run()
     found = {one.strikes[0].place.number: one for one in document.findings}
     assert set(found) == {1, 2}, "each event by itself"
     assert (found[1].broke, found[1].plays) == (11, 11)
     assert "double-grant" in found[1].verdicts
-    recorded = [t for t in run.plays[-1].recorded if "late" in faults_of(t)]
-    assert len(recorded) == 2 * 11
 
 
 def test_what_is_found_is_played_again_under_two_strikes_at_servers(run: Run) -> None:
@@ -288,6 +282,21 @@ def test_what_never_met_its_event_is_not_reached_but_what_it_showed_is_told(run:
     assert (found.verdicts[0], found.strikes) == ("double-grant", ())
 
 
+def test_two_findings_of_one_trial_are_counted_by_the_same_plays(run: Run) -> None:
+    """Both without a strike that met its event."""
+
+    def came(trial: Trial, time: int) -> set[str]:
+        if "late" in faults_of(trial):
+            return {"missed", "double"}
+        return {"missed", "late"} if "very-late" in faults_of(trial) else set()
+
+    run.came = came
+    findings = run().findings
+    assert [one.strikes for one in findings] == [(), ()]
+    assert [(one.broke, one.plays) for one in findings] == [(1, 11)] * 2
+    assert sum(trial.again for trial in run.plays[-1].played) == 10
+
+
 def test_what_came_to_nothing_is_tried_again_when_it_goes_on(run: Run) -> None:
     run.came = lambda trial, _: {"missed"} if "late" in faults_of(trial) else set()
     first = run()
@@ -362,11 +371,22 @@ def test_what_was_found_stays_where_a_cluster_is_lost_when_it_is_played_again(ru
 
     run.came = came
     document = run()
-    assert document.ended
     assert len(run.plays) > 1
     assert {(one.broke, one.plays) for one in document.findings} == {(1, 1)}
     assert outcomes(document)["late"] == "broke"
     assert len(document.tried) == document.planned
+    assert not document.ended
+    run.came = lambda trial, _: {"double"} if "late" in faults_of(trial) else set()
+    document = run(document)
+    assert {(one.broke, one.plays) for one in document.findings} == {(11, 11)}
+    assert document.ended
+
+
+def test_what_broken_off_plays_left_is_removed(run: Run) -> None:
+    (run.folder / "000007").mkdir()
+    run.came = lambda trial, _: {"double"} if "late" in faults_of(trial) else set()
+    run()
+    assert not (run.folder / "000007").exists()
 
 
 def test_what_was_found_before_it_was_stopped_is_played_again_when_it_goes_on(run: Run) -> None:

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from lockbench.explore.pending import Pending
 from lockbench.explore.trial import Place, Strike, Trial
-from lockbench.explore.trials import act_of
 
 MANY = 12
 FIVE = (1, 2, 3, 4, 5)
@@ -34,15 +35,16 @@ def test_what_changes_the_leader_comes_last_however_many_they_are() -> None:
     assert [trial.strikes[0].fault for trial in chunks[3]] == faults[:2]
 
 
-def test_those_of_which_the_most_are_left_come_first() -> None:
-    pending = Pending([wiped(1)] * 2 + [struck("request-lost", 1)] * 5 + [wiped(2)] * 3)
-    acts = [(act_of(one[0]), len(one)) for one in iter(lambda: pending.take(2, 2), ())]
-    assert acts[0] == ("", 2), "five are more than one part"
-    assert sum(count for _, count in acts) == 10
-    pending = Pending([wiped(1)] * 2 + [struck("request-lost", 1)] * 5)
-    assert pending.take(MANY, 1) == [wiped(1)], "all of the others fit into a part"
-    pending.add([wiped(2)] * 3)
-    assert pending.take(MANY, 1) == [wiped(2)]
+def test_those_that_strike_no_server_come_first_then_those_of_which_the_most_are_left() -> None:
+    def node(chunk: Sequence[Trial]) -> int:
+        return chunk[0].strikes[0].place.node
+
+    alone = struck("request-lost", 7)
+    pending = Pending([wiped(1)] * 3 + [alone] + [wiped(2)] * 5)
+    assert node(pending.take(2, 2)) == 7
+    assert node(pending.take(2, 2)) == 2
+    pending.add([alone])
+    assert [node(chunk) for chunk in iter(lambda: pending.take(2, 2), ())] == [7, 1, 2, 1, 2]
 
 
 def test_what_does_not_fit_at_once_is_played_in_parts_of_the_same_size() -> None:

@@ -59,7 +59,8 @@ def plant(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Plant]:
                 number = next(numbers)
                 keys = count(1000 * number)  # of its own
                 folder = tmp_path / str(number)
-                made = Plays(what, cluster, victims, others, folder, numbers=keys)
+                room = plays_module.room_of(what.case)
+                made = Plays(what, cluster, victims, others, folder, room=room, numbers=keys)
             made._lending = lending
             made._hosts = SimpleQueue()
             made._hosts.put(f"127.0.0.{HOSTS_FROM + number}")
@@ -73,7 +74,6 @@ def shows(plays: Plays, trial: Trial, *, found: tuple[str, ...] = ()) -> list[st
     verdicts: list[str] = []
     for _ in range(TRIES):
         (play,) = plays.play_all([trial])
-        plays.record([play])
         if play.unable or play.missed:
             verdicts = [play.unable or f"missed {play.missed}"]
             continue

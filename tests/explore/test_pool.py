@@ -1,5 +1,4 @@
-"""Plays on several clusters at once: none is lost or played twice, and each is judged by the record
-of the cluster that it was on."""
+"""Plays on several clusters at once: none is lost or played twice."""
 
 from __future__ import annotations
 
@@ -15,6 +14,7 @@ import pytest
 from lockbench.explore.plays import ClusterLost, Plays
 from lockbench.explore.pool import Pool
 from lockbench.explore.trial import Place, Played, Strike, Trial
+from tests.eventually import eventually
 
 LIMIT_S = 20.0
 ALONE = Trial("free", (Strike(Place("request", 1), "late"),))
@@ -41,7 +41,6 @@ class Told:
     setting: Any = field(default_factory=Setting)
     cluster: Any = None
     played: list[Sequence[Trial]] = field(default_factory=list)
-    recorded: list[Trial] = field(default_factory=list)
     killed: threading.Event = field(default_factory=threading.Event)
 
     def play_all(self, trials: Sequence[Trial]) -> list[Played]:
@@ -51,9 +50,6 @@ class Told:
         if self.meets is not None:
             self.meets.wait(LIMIT_S)
         return [Played(trial, Path(), "k") for trial in trials]
-
-    def record(self, plays: Sequence[Played]) -> None:
-        self.recorded += [play.trial for play in plays]
 
     def kill(self) -> None:
         self.killed.set()
@@ -70,9 +66,6 @@ def test_clusters_are_struck_at_the_same_time() -> None:
     plays = pool.play_all([frozen(n) for n in range(8)])
     assert sorted(play.trial.strikes[0].place.number for play in plays) == [*range(8)]
     assert [len(chunk) for one in (first, second) for chunk in one.played] == [2] * 4
-    pool.record(plays)
-    for one in (first, second):
-        assert one.recorded == [trial for chunk in one.played for trial in chunk]
 
 
 def test_each_cluster_has_as_many_at_once_as_it_may() -> None:
@@ -117,3 +110,22 @@ def test_a_lost_cluster_ends_the_plays_of_the_others() -> None:
     assert [*told.value.trials] == [*lost.played[0]]
     assert other.killed.is_set()
     assert len(lost.played) == 1
+
+
+def test_what_had_been_played_is_told_before_a_cluster_is_lost() -> None:
+    goes_on = threading.Event()
+
+    class Waits(Told):
+        def play_all(self, trials: Sequence[Trial]) -> list[Played]:
+            goes_on.wait(LIMIT_S)
+            return super().play_all(trials)
+
+    whole = Told()
+    pool = pool_of(whole, Waits(lost=True))
+    parts = pool.played(pool.pending([frozen(n) for n in range(6)]))
+    assert len(next(parts)) == 2
+    eventually(lambda: len(whole.played) == 2)
+    goes_on.set()
+    assert len(next(parts)) == 2
+    with pytest.raises(ClusterLost):
+        next(parts)
