@@ -41,6 +41,7 @@ from lockbench.explore.pool import Pool
 from lockbench.explore.repeats import Repeats
 from lockbench.explore.scenarios import Scenario
 from lockbench.explore.servers import APART, ELSEWHERE
+from lockbench.explore.several import beside
 from lockbench.explore.stage import VICTIM
 from lockbench.explore.trial import Key, Played, Trial, event_of, key_of, struck
 from lockbench.explore.trials import act_of, named, pairs_of, singles
@@ -56,7 +57,7 @@ from lockbench.results.documents.exploration import (
 from lockbench.results.wording import times
 from lockbench.workloads.fork_server import ForkServer
 
-DRY_PLAYS: Final = 2
+DRY_PLAYS: Final = 5  # an event that depends on what comes first is not in all of them
 PLAYS_MAX: Final = 3
 STRUCK_MAX: Final = 10  # of a play that a shared strike at servers did not strike
 MORE_PLAYS: Final = 4  # where something broke without a fault, to see what else does
@@ -121,7 +122,7 @@ def explore(
         before = len(lost)
         _clear(folder, known)
         try:
-            with _plays(what, folder, run_id) as plays:
+            with _plays(what, folder, run_id, told) as plays:
                 explorer = _Explorer(what, plays, told, until_s, lost)
                 return explorer.explore(known, noted)
         except ClusterError as error:
@@ -140,22 +141,33 @@ def _clear(folder: Path, known: Exploration) -> None:
 
 
 @contextmanager
-def _plays(what: Asked, folder: Path, run_id: str) -> Iterator[Pool]:
-    """On clusters of their own."""
+def _plays(what: Asked, folder: Path, run_id: str, told: Told) -> Iterator[Pool]:
+    """On clusters of their own, as many as there is memory for."""
     case, numbers = what.case, itertools.count(last_number(folder) + 1)
-    several = psutil.virtual_memory().available > SPARE_BYTES
+    each, room = list[Plays](), room_of(case)
     with ExitStack() as stack:
         fork_server = stack.enter_context(ForkServer(run_id, ["lockbench.explore.actor"]))
-        each, room = list[Plays](), room_of(case)
-        for n in range(AT_ONCE if several else 1):
+        for n in range(AT_ONCE if _spare_bytes() > SPARE_BYTES else 1):
             logs = folder / "logs" / f"cluster-{n + 1}"
             logs.mkdir(exist_ok=True)
             wanted = replace(plan.cluster_plan_of(case, run_id, logs), groups=OTHERS_GROUP)
-            cluster = stack.enter_context(plan.topology_of(case).make(wanted))
+            try:
+                cluster = stack.enter_context(plan.topology_of(case).make(wanted))
+            except ClusterError as error:
+                if not each:
+                    raise
+                told(f"{error}; going on with one cluster")
+                break
             victims = stack.enter_context(Actors(fork_server, logs))
             others = stack.enter_context(Actors(fork_server, logs))
             each.append(Plays(what, cluster, victims, others, folder, room=room, numbers=numbers))
         yield Pool(each)
+
+
+def _spare_bytes() -> int:
+    """Of memory, for this exploration."""
+    available: int = psutil.virtual_memory().available
+    return available // beside()
 
 
 class _Explorer:

@@ -9,6 +9,7 @@ Does not guarantee any order.
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 import threading
@@ -20,12 +21,19 @@ import psutil
 
 PROGRAM: Final = (sys.executable, "-m", "lockbench.cli.main")
 
+BESIDE: Final = "LOCKBENCH_BESIDE"  # in their environment: how many there are at once
+
 Arguments = Callable[[], Sequence[str] | None]
 
 
 def at_once() -> int:
     """How many locks: the plays of each keep about one core busy."""
     return psutil.cpu_count() or 1
+
+
+def beside() -> int:
+    """How many explorations, with this one, share the machine."""
+    return int(os.environ.get(BESIDE, "1"))
 
 
 def explore_several(
@@ -44,6 +52,7 @@ def explore_several(
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
+            env=os.environ | {BESIDE: str(min(at_once(), len(commands)))},
             text=True,
         ) as process:
             running.add(process)

@@ -136,7 +136,7 @@ class Run:
         monkeypatch.setattr(explorer, "_plays", self._open)
 
     @contextmanager
-    def _open(self, what: Asked, folder: Path, run_id: str) -> Iterator[Pool]:
+    def _open(self, what: Asked, folder: Path, *_: object) -> Iterator[Pool]:
         place = folder / f"cluster-{len(self.plays)}"
         self.plays.append(Told(place, what, self.came, self.cluster))
         yield Pool([cast("Plays", self.plays[-1])])

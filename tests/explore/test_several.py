@@ -44,6 +44,17 @@ def silent(_: str) -> None:
     pass
 
 
+def test_each_knows_how_many_share_the_machine(monkeypatch: pytest.MonkeyPatch) -> None:
+    lines: list[str] = []
+    says = saying(f"import os; print(os.environ[{several.BESIDE!r}])")
+    explore_several(dict.fromkeys("abc", says), lines.append)
+    explore_several({"alone": says}, lines.append)
+    assert sorted(lines) == ["a: 2", "alone: 1", "b: 2", "c: 2"]
+    assert several.beside() == 1
+    monkeypatch.setenv(several.BESIDE, "2")
+    assert several.beside() == 2
+
+
 def test_each_line_names_its_lock_and_each_lock_has_its_code() -> None:
     lines: list[str] = []
     codes = explore_several(
