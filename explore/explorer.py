@@ -2,7 +2,8 @@
 
 Guarantees: what counts as tried has met its events, as the links saw it, and was decided. A play
 that did not, or was not, is played again; after ``PLAYS_MAX``, or ``STRUCK_MAX`` that a shared
-strike did not strike, it counts as not reached or as what could not run. A lost wake-up is told
+strike did not strike, it counts as not reached or as what could not run. So is a play that struck a
+message of another size than the planned one; the last one counts as it is. A lost wake-up is told
 only where ``PLAYS_MAX`` plays show it. What was found is played ten times more, what is declared
 four times.
 
@@ -71,11 +72,12 @@ Told = Callable[[str], None]
 
 @dataclass(slots=True)
 class _Counts:
-    """Of each trial: how often it was played, how many plays came to nothing by themselves, and in
-    how many somebody waited too long."""
+    """Of each trial: how often it was played, how many plays came to nothing by themselves, how
+    many struck another message, and in how many somebody waited too long."""
 
     plays: Counter[Trial] = field(default_factory=Counter)
     failed: Counter[Trial] = field(default_factory=Counter)
+    strays: Counter[Trial] = field(default_factory=Counter)
     waits: Counter[Trial] = field(default_factory=Counter)
 
 
@@ -376,6 +378,10 @@ class _Explorer:
         if play.missed or isinstance(shown, Undecided):
             counts.failed[trial] += 1
             return counts.failed[trial] < PLAYS_MAX
+        if play.strayed:
+            counts.strays[trial] += 1
+            if counts.strays[trial] < PLAYS_MAX:
+                return True
         timed = judged(met, system)
         if not isinstance(timed, Shown) or LOST_WAKEUP not in timed.verdicts:
             return False

@@ -95,9 +95,9 @@ def _tells(page: track.Page, names: set[str], words: set[str]) -> bool:
 
 
 def counted(finding: Finding, again: Sequence[Played], setting: Setting) -> Finding:
-    """With what came of playing it again."""
+    """With what came of playing it again, at the same message where any play was."""
     counts: Counter[bool] = Counter()
-    for play in again:
+    for play in [play for play in again if not play.strayed] or again:
         if not play.missed and not play.unable:
             shown = judged(play, setting.system)
             broke = isinstance(shown, Shown) and set(finding.verdicts) <= set(shown.verdicts)

@@ -151,6 +151,11 @@ class Traffic:
         with self._mutex:
             return dict(self._struck)
 
+    def met(self, order: Order) -> Event:
+        """The event that an order has struck, with all that has come of it."""
+        with self._mutex:
+            return self._events[self._places[order]]
+
     def arm(self) -> None:
         """Events are numbered from 1 again, and orders are for those that come from now on."""
         with self._mutex:

@@ -224,7 +224,7 @@ class Plays:
             self._hosts.put(host)
 
     def _key(self, number: int) -> str:
-        key = f"p{number}"
+        key = f"p{number:06}"  # messages of all plays have the same sizes
         return self.cluster.beside_aimed(key) if isinstance(self.cluster, Sharded) else key
 
     def _record(self, played: Sequence[Played]) -> None:

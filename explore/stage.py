@@ -219,10 +219,11 @@ class Stage:
         try:
             yield
         finally:
-            self.played.places += [
-                Place(e.kind, e.number, e.node, (e.time_ns - self._began_ns) / 1e9, e.size)
-                for e in self._traffic.events[before:]
-            ]
+            self.played.places += map(self._place, self._traffic.events[before:])
+
+    def _place(self, event: link.Event) -> Place:
+        at_s = (event.time_ns - self._began_ns) / 1e9
+        return Place(event.kind, event.number, event.node, at_s, event.size)
 
     def helper_holds(self, leases: float, *, reads: bool = False) -> None:
         """The helper takes the key, of a semaphore every permit, and releases after this time,
@@ -319,7 +320,7 @@ class Stage:
         self._scripted_ns = monotonic_ns()
         self.rivals_ask()
         self._join_all()
-        met = {seen.order: Place(seen.event.kind, seen.event.number) for seen in self._seen}
+        met = {seen.order: self._place(self._traffic.met(seen.order)) for seen in self._seen}
         self.played.met = {self._strikes[order]: place for order, place in met.items()}
         self.played.missed = [one for order, one in self._strikes.items() if order not in met]
         for one in self._links:

@@ -16,6 +16,8 @@ from lockbench.workloads.load import Pace, slack_s
 
 Key = tuple[str, tuple[tuple[str, int, str], ...]]  # scenario, and what is struck how
 
+SIZES_APART: Final = 8  # bytes
+SIZES_APART_SHARE: Final = 0.1
 CLIENT_TIMEOUT_S: Final = 0.8  # how long a client waits for an answer
 
 
@@ -130,6 +132,17 @@ class Played:
     unable: str = ""
     in_parts: bool = False
     ahead_ns: int = 0
+
+    @property
+    def strayed(self) -> bool:
+        """Whether something was struck that is of another size than the planned event: another
+        message, as where a heartbeat came in between. The numbers in a message may have a few
+        digits more or less."""
+        sizes = [(strike.place.size, met.size) for strike, met in self.met.items()]
+        return any(
+            planned and abs(planned - met) > max(SIZES_APART, SIZES_APART_SHARE * planned)
+            for planned, met in sizes
+        )
 
 
 def key_of(one: Trial | Tried) -> Key:

@@ -23,7 +23,7 @@ from lockbench.explore.plays import ClusterLost, Plays, last_number
 from lockbench.explore.pool import Pool
 from lockbench.explore.scenarios import SCENARIOS
 from lockbench.explore.servers import APART
-from lockbench.explore.trial import Place, Played, Setting, Trial
+from lockbench.explore.trial import Place, Played, Setting, Strike, Trial
 from lockbench.history.op import F, Object, Type
 from lockbench.history.recorder import Recorder
 from lockbench.history.recording import write_faults, write_meta
@@ -32,6 +32,7 @@ from lockbench.results.documents.exploration import Exploration
 
 S = 1_000_000_000
 LEASE_S = 2
+SIZE = 37
 Came = Callable[[Trial, int], set[str]]  # of a trial that is played for the n-th time
 
 
@@ -113,9 +114,11 @@ class Told:
         folder = self.folder / f"{len(self.played):06}"
         written(folder, came)
         play = Played(trial, folder, "k", grants=SCENARIOS[trial.scenario].grants)
-        play.places = [Place("request", n, at_s=n / 10) for n in (1, 2)]
+        play.places = [Place("request", n, at_s=n / 10, size=SIZE) for n in (1, 2)]
         play.unable = "it could not" if "unable" in came else APART if "apart" in came else ""
         play.missed = list(trial.strikes) if "missed" in came else []
+        if "strayed" in came:
+            play.met = {s: replace(s.place, size=SIZE // 3) for s in trial.strikes}
         return play
 
 
@@ -295,6 +298,42 @@ def test_two_findings_of_one_trial_are_counted_by_the_same_plays(run: Run) -> No
     assert [one.strikes for one in findings] == [(), ()]
     assert [(one.broke, one.plays) for one in findings] == [(1, 11)] * 2
     assert sum(trial.again for trial in run.plays[-1].played) == 10
+
+
+def test_what_struck_another_message_is_played_again_and_counts_in_the_end(run: Run) -> None:
+    def came(trial: Trial, time: int) -> set[str]:
+        if "late" in faults_of(trial):
+            return {"strayed"} if time == 1 else {"double"}
+        return {"strayed"} if "very-late" in faults_of(trial) else set()
+
+    run.came = came
+    document = run()
+    assert outcomes(document)["late"] == "broke"
+    assert outcomes(document)["very-late"] == "kept"
+    assert run.played["very-late"] == PLAYS_MAX
+    assert document.ended
+
+
+def test_of_repeats_those_at_the_same_message_are_counted(run: Run) -> None:
+    def came(trial: Trial, time: int) -> set[str]:
+        if "late" not in faults_of(trial):
+            return set()
+        return {"strayed"} if trial.again and time % 2 else {"double"}
+
+    run.came = came
+    assert {(one.broke, one.plays) for one in run().findings} == {(6, 6)}
+
+
+@pytest.mark.parametrize(
+    ("planned", "met", "strayed"),
+    [(37, 12, True), (37, 132, True), (95, 97, False), (0, 12, False), (1000, 1090, False)],
+)
+def test_another_message_is_told_by_its_size(planned: int, met: int, *, strayed: bool) -> None:
+    """A heartbeat, or an answer with more in it; not a number with more digits."""
+    strike = Strike(Place("request", 3, size=planned), "late")
+    play = Played(Trial("free", (strike,)), Path(), "k")
+    play.met = {strike: Place("request", 3, size=met)}
+    assert play.strayed == strayed
 
 
 def test_what_came_to_nothing_is_tried_again_when_it_goes_on(run: Run) -> None:
