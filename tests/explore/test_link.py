@@ -163,6 +163,7 @@ def test_a_request_in_pieces_is_one_event(link: Callable[..., Link]) -> None:
         client.socket.sendall(PING[5:])
         client.hears(PONG)
     assert [e.size for e in made.traffic.events if e.kind == "request"] == [len(PING)]
+    assert made.traffic.met(order).size == len(PING)
 
 
 @pytest.mark.parametrize(("pause_s", "replies"), [(LATE_S / 10, 2), (60.0, 1)])
@@ -200,6 +201,7 @@ def test_a_request_in_two_pieces_is_struck_as_one(
             made.traffic.held(order).let_go.set()
         eventually(lambda: pings(server) == 1)
     assert [e.size for e in made.traffic.events if e.kind == "request"] == [len(PING)]
+    assert made.traffic.met(order).size == len(PING)
 
 
 def test_no_reply_reaches_who_is_stilled(server: FakeRedis) -> None:
