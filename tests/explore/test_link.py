@@ -163,7 +163,6 @@ def test_a_request_in_pieces_is_one_event(link: Callable[..., Link]) -> None:
         client.socket.sendall(PING[5:])
         client.hears(PONG)
     assert [e.size for e in made.traffic.events if e.kind == "request"] == [len(PING)]
-    assert made.traffic.met(order).size == len(PING)
 
 
 @pytest.mark.parametrize(("pause_s", "replies"), [(LATE_S / 10, 2), (60.0, 1)])

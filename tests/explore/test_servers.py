@@ -67,6 +67,13 @@ def blow(cluster: Pauses, plays: int, lease_s: float = LEASE_S) -> tuple[Blow, t
     return made, thread
 
 
+def end(made: Blow, thread: threading.Thread) -> None:
+    """No play comes any more."""
+    made.over()
+    thread.join(LIMIT_S)
+    assert not thread.is_alive()
+
+
 def arrive(made: Blow, *nodes: int) -> list[str]:
     """What plays are told whose events come at these nodes."""
     why: list[str] = []
@@ -89,8 +96,7 @@ def test_all_plays_share_one_strike() -> None:
     cluster = Pauses()
     made, thread = blow(cluster, 3, LONG_S)
     assert arrive(made, 2, 2, 2) == [""] * 3
-    made.over()
-    thread.join(LIMIT_S)
+    end(made, thread)
     assert cluster.done == ["pause [2]", "unpause [2]"]
     assert not made.failure
 
@@ -104,8 +110,7 @@ def test_nobody_waits_for_a_play_that_could_not_begin() -> None:
     waiting.join(LIMIT_S)  # the start alone would last longer
     assert not waiting.is_alive()
     begins.leave()
-    made.over()
-    thread.join(LIMIT_S)
+    end(made, thread)
 
 
 def test_who_comes_too_late_is_told_so() -> None:
@@ -113,8 +118,7 @@ def test_who_comes_too_late_is_told_so() -> None:
     made, thread = blow(cluster, 2)
     assert arrive(made, 2) == [""]
     assert arrive(made, 2) == [APART]
-    made.over()
-    thread.join(LIMIT_S)
+    end(made, thread)
     assert cluster.done == ["pause [2]", "unpause [2]"]
 
 
@@ -124,8 +128,7 @@ def test_who_comes_much_earlier_than_most_is_not_struck() -> None:
     assert arrive(made, 2) == [APART]
     assert not cluster.done
     assert arrive(made, *[2] * 8) == [""] * 8
-    made.over()
-    thread.join(LIMIT_S)
+    end(made, thread)
     assert cluster.done == ["pause [2]", "unpause [2]"]
 
 
@@ -136,8 +139,7 @@ def test_one_play_after_the_other_ends_with_a_strike() -> None:
     told = [arrive(made, 2) for _ in range(6)]
     assert told[:2] == [[APART]] * 2
     assert told.count([""]) == 1
-    made.over()
-    thread.join(LIMIT_S)
+    end(made, thread)
     assert cluster.done == ["pause [2]", "unpause [2]"]
 
 
@@ -145,8 +147,7 @@ def test_the_server_is_struck_at_which_most_are_and_the_others_are_told() -> Non
     cluster = Pauses()
     made, thread = blow(cluster, 3, LONG_S)
     assert arrive(made, 3, 1, 3) == ["", "", ELSEWHERE]
-    made.over()
-    thread.join(LIMIT_S)
+    end(made, thread)
     assert cluster.done == ["pause [3]", "unpause [3]"]
 
 
@@ -168,8 +169,7 @@ def test_a_play_with_events_at_several_nodes_is_struck_once() -> None:
 def test_nobody_came_and_nothing_was_struck() -> None:
     cluster = Pauses()
     made, thread = blow(cluster, 2)
-    made.over()
-    thread.join(LIMIT_S)
+    end(made, thread)
     assert cluster.done == []
 
 
@@ -236,8 +236,7 @@ def test_they_are_whole_when_all_serve_again() -> None:
     assert not healed.wait(LEASE_S)
     cluster.serving.set()
     assert healed.wait(LIMIT_S)
-    made.over()
-    thread.join(LIMIT_S)
+    end(made, thread)
 
 
 class Shards:
