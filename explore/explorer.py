@@ -53,6 +53,7 @@ from lockbench.results.documents.exploration import (
     EventPlace,
     Exploration,
     ExploredScenario,
+    Finding,
     Tried,
 )
 from lockbench.results.wording import times
@@ -120,9 +121,9 @@ def explore(
         known = now
         saved(now)
 
+    _clear(folder, known)
     for left in reversed(range(ATTEMPTS)):
         before = len(lost)
-        _clear(folder, known)
         try:
             with _plays(what, folder, run_id, told) as plays:
                 explorer = _Explorer(what, plays, told, until_s, lost)
@@ -131,6 +132,8 @@ def explore(
             if left == 0 or len(lost) == before:
                 raise
             told(f"{error}; going on with a new cluster")
+        finally:
+            _clear(folder, known)
     raise AssertionError
 
 
@@ -183,7 +186,7 @@ class _Explorer:
         self._plays = plays
         self._setting = plays.setting
         self._told = told
-        self._repeats = Repeats(plays.setting, lost)
+        self._repeats = Repeats(plays.setting, lost, {one.name for one in what.scenarios})
 
     def explore(self, known: Exploration, saved: Callable[[Exploration], None]) -> Exploration:
         """Goes on from what is known."""
@@ -257,7 +260,7 @@ class _Explorer:
             self._told(f"no time is left for {missing} of them")
         again = self._repeats.left(known.findings)
         if again:
-            self._told(f"{times(again, 'finding')} not played again")
+            self._told(f"no time is left to play {times(again, 'finding')} again")
         return known, not missing and not again
 
     def _repeated(self, plays: Sequence[Played], known: Exploration) -> Exploration:
@@ -323,23 +326,19 @@ class _Explorer:
         self, played: Sequence[Played], counts: _Counts, known: Exploration
     ) -> tuple[Exploration, list[Trial]]:
         """With what came of these. Also returns the trials to play again."""
-        plays: list[Played] = []
         again: list[Trial] = []
-        for play in played:
-            if play.trial.again:
-                continue
-            if self._is_doubtful(play, counts):
-                again.append(play.trial)
-                shutil.rmtree(play.folder, ignore_errors=True)
-            else:
-                plays.append(play)
         tried, findings = list(known.tried), list(known.findings)
+        plays = [play for play in played if not play.trial.again]
         for play in plays:
-            trial = play.trial
+            trial, met = play.trial, _as_met(play)
+            if self._is_doubtful(play, counts):
+                again.append(trial)
+                if play.strayed:  # what it shows is news of another message
+                    self._news(met, findings)
+                continue
             one = Tried(trial.scenario, struck(trial), "kept", trial.pair, counts.plays[trial])
             if len(trial.strikes) == 1 and not play.unable:
                 one = evolved(one, state=_state(play), then=_then(play))
-            met = _as_met(play)
             hopeless = play.unable or _is_foreign(play)
             timed = counts.waits[trial] == PLAYS_MAX
             shown = None if hopeless else judged(met, self._setting.system, timed=timed)
@@ -350,16 +349,26 @@ class _Explorer:
             elif isinstance(shown, Undecided):
                 one = evolved(one, outcome="could not run", why=shown.why)
             if isinstance(shown, Shown) and not (play.missed and shown.declared):
-                place = alike(findings, met.trial, shown)
-                if place is None:
-                    place = len(findings)
-                    findings.append(finding_of(met, shown, self._setting.lock))
                 outcome = one.outcome if play.missed else "broke"
-                one = evolved(one, outcome=outcome, finding=place)
+                one = evolved(one, outcome=outcome, finding=self._place(met, shown, findings))
             tried.append(one)
         known = evolved(known, tried=tuple(tried), findings=tuple(findings))
         self._forget(plays, known)
         return known, again
+
+    def _news(self, play: Played, findings: list[Finding]) -> None:
+        """Adds what a play shows that is not declared, and not only that somebody waited."""
+        shown = judged(play, self._setting.system, timed=False)
+        if isinstance(shown, Shown) and not shown.declared:
+            self._place(play, shown, findings)
+
+    def _place(self, play: Played, shown: Shown, findings: list[Finding]) -> int:
+        """Of what was shown; adds it where it is new."""
+        place = alike(findings, play.trial, shown)
+        if place is None:
+            place = len(findings)
+            findings.append(finding_of(play, shown, self._setting.lock))
+        return place
 
     def _is_doubtful(self, play: Played, counts: _Counts) -> bool:
         """Whether it is to be played again, and counts it. What shows something that is not
@@ -371,6 +380,10 @@ class _Explorer:
                 return counts.plays[trial] < STRUCK_MAX
             counts.failed[trial] += 1
             return counts.failed[trial] < PLAYS_MAX
+        if play.strayed:
+            counts.strays[trial] += 1
+            if counts.strays[trial] < PLAYS_MAX:
+                return True
         met = _as_met(play)
         shown = judged(met, system, timed=False)
         if isinstance(shown, Shown) and not shown.declared:
@@ -378,10 +391,6 @@ class _Explorer:
         if play.missed or isinstance(shown, Undecided):
             counts.failed[trial] += 1
             return counts.failed[trial] < PLAYS_MAX
-        if play.strayed:
-            counts.strays[trial] += 1
-            if counts.strays[trial] < PLAYS_MAX:
-                return True
         timed = judged(met, system)
         if not isinstance(timed, Shown) or LOST_WAKEUP not in timed.verdicts:
             return False
@@ -427,10 +436,14 @@ def _is_foreign(play: Played) -> bool:
 
 
 def _as_met(play: Played) -> Played:
-    """The play as one of the strikes that met their events."""
-    if not play.missed:
+    """The play as one of the strikes that met their events, at the messages that they struck."""
+    if not play.missed and not play.strayed:
         return play
-    strikes = tuple(strike for strike in play.trial.strikes if strike not in play.missed)
+    strikes = tuple(
+        replace(strike, place=play.met[strike]) if play.strayed else strike
+        for strike in play.trial.strikes
+        if strike not in play.missed
+    )
     pair = play.trial.pair and len(strikes) > 1
     return replace(play, trial=replace(play.trial, strikes=strikes, pair=pair))
 

@@ -96,12 +96,12 @@ def _tells(page: track.Page, names: set[str], words: set[str]) -> bool:
 
 def counted(finding: Finding, again: Sequence[Played], setting: Setting) -> Finding:
     """With what came of playing it again, at the same message where any play was."""
+    valid = [play for play in again if not play.missed and not play.unable]
     counts: Counter[bool] = Counter()
-    for play in [play for play in again if not play.strayed] or again:
-        if not play.missed and not play.unable:
-            shown = judged(play, setting.system)
-            broke = isinstance(shown, Shown) and set(finding.verdicts) <= set(shown.verdicts)
-            counts[broke] += 1
+    for play in [play for play in valid if not play.strayed] or valid:
+        shown = judged(play, setting.system)
+        broke = isinstance(shown, Shown) and set(finding.verdicts) <= set(shown.verdicts)
+        counts[broke] += 1
     return evolved(
         finding, broke=finding.broke + counts[True], plays=finding.plays + counts.total()
     )

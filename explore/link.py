@@ -130,6 +130,7 @@ class Traffic:
         self._counts: dict[Kind, int] = dict.fromkeys(FITTING, 0)
         self._orders = list(orders)
         self._places: dict[Order, int] = {}  # among the events
+        self._met: dict[Order, Event] = {}
         self._struck: dict[Order, int] = {}
         self._held = {one: Held() for one in self._orders if one.strike == "held"}
         self.requests_go = threading.Event()
@@ -152,9 +153,10 @@ class Traffic:
             return dict(self._struck)
 
     def met(self, order: Order) -> Event:
-        """The event that an order has struck, with all that has come of it."""
+        """The event that an order is for, as it was when it was struck: what the client sends while
+        it is held is none of it."""
         with self._mutex:
-            return self._events[self._places[order]]
+            return self._met[order]
 
     def arm(self) -> None:
         """Events are numbered from 1 again, and orders are for those that come from now on."""
@@ -206,6 +208,7 @@ class Traffic:
             if order is None:
                 return None
             self._places[order] = connection.newest
+            self._met[order] = event
             if order in self._held:
                 self._held[order].connection = connection
             if order.stills:
@@ -228,6 +231,7 @@ class Traffic:
         with self._mutex:
             known = self._events[self._places[order]]
             self._events[self._places[order]] = replace(known, size=known.size + size)
+            self._met[order] = replace(self._met[order], size=self._met[order].size + size)
 
     def strike(self, order: Order) -> None:
         """All has come of the event that is to be struck, or its first byte, where that stills the

@@ -41,19 +41,20 @@ class Pending:
                 group = _Group(which if act else 0, act, tuple(servers))
                 self._groups.setdefault(group, []).append(trial)
 
-    def take(self, alone: int, sharing: int) -> Sequence[Trial]:
+    def take(self, alone: int, sharing: int, *, last: bool = True) -> Sequence[Trial]:
         """Some that are played together; none when nothing is left. First those that strike no
         server, and of them those whose plays last longest; then those of which the most parts are
         left; then those that change the leader: another node may be the primary from then on.
         ``alone``, ``sharing``: how many there may be of those that strike no server, and of
-        others."""
+        others. ``last``: nothing else will be added, so these may be begun."""
 
         def parts(group: _Group) -> float:
             return len(self._groups[group]) / (sharing if group.act else alone)
 
-        if not self._groups:
+        groups = [group for group in self._groups if last or group.act != LED]
+        if not groups:
             return ()
-        group = max(self._groups, key=lambda group: (group.act != LED, not group.act, parts(group)))
+        group = max(groups, key=lambda group: (group.act != LED, not group.act, parts(group)))
         trials = sorted(self._groups[group], key=at_s_of if group.act else _last_first)
         count = math.ceil(len(trials) / math.ceil(parts(group)))
         self._groups[group] = trials[count:]

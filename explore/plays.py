@@ -10,7 +10,7 @@ import math
 import shutil
 import threading
 import time
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence, Set
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
 from dataclasses import replace
@@ -98,15 +98,16 @@ class Plays:
         self.folder = folder
         self._victims, self._others = victims, others
         self._room = room
-        self.most = room.most
-        """How many plays at once there may be."""
+        self.usual, self.most = room.usual, room.most
+        """How many plays at once there are, and may be."""
         self.sharing = 2 * room.usual
         """How many of those that share a strike at servers; fewer where too many come apart."""
         self._hosts: SimpleQueue[str] = SimpleQueue()
         for slot in range(self.most):
             self._hosts.put(f"127.0.0.{FIRST_HOST + slot}")
         self._numbers = numbers
-        self._forgot = True  # the servers know no script of the lock
+        self._warmed: set[str] = set()  # scenarios
+        self._forgets = not plan.topology_of(case).quorum
         self._lending = threading.Lock()
         victims.raise_to(room.usual)
         others.raise_to(room.usual * self.setting.rivals_and_helper)
@@ -118,24 +119,25 @@ class Plays:
         act = act_of(trials[0])
         with ThreadPoolExecutor(self.most) as pool:
             try:
-                if not act:
-                    self._warm(pool, {trial.scenario for trial in trials})
-                    played = self._play_at_once(pool, self._play_alone, trials)
-                else:
+                self._warm(pool, {trial.scenario for trial in trials})
+                if act:
                     played = self._play_blow(pool, trials)
-                    self._forgot = self._forgot or act in ENDS
+                    if act in ENDS and self._forgets:
+                        self._warmed.clear()
+                else:
+                    played = self._play_at_once(pool, self._play_alone, trials)
                 self._record(played)
             except ClusterError as error:
                 raise ClusterLost(trials, str(error)) from error
         return played
 
-    def _warm(self, pool: ThreadPoolExecutor, scenarios: Iterable[str]) -> None:
-        """The first plays on a server are of other messages, and all are after it was started
-        again: it has no script of the lock."""
-        if self._forgot:
-            for play in self._play_at_once(pool, self._play_alone, [*map(Trial, scenarios)]):
-                shutil.rmtree(play.folder, ignore_errors=True)
-            self._forgot = False
+    def _warm(self, pool: ThreadPoolExecutor, scenarios: Set[str]) -> None:
+        """The first plays on a server are of other messages, and those after it was started again,
+        if it forgets the scripts of the lock then."""
+        new = [Trial(scenario) for scenario in scenarios - self._warmed]
+        for play in self._play_at_once(pool, self._play_alone, new):
+            shutil.rmtree(play.folder, ignore_errors=True)
+        self._warmed.update(scenarios)
 
     def _play_blow(self, pool: ThreadPoolExecutor, trials: Sequence[Trial]) -> list[Played]:
         """One strike at servers for all of these."""

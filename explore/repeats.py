@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import shutil
 from collections.abc import Sequence, Set
+from dataclasses import dataclass, field
 from typing import Final
 
 from lockbench.explore.findings import counted
@@ -20,62 +21,69 @@ REPEATS: Final = (5, 5)
 DECLARED: Final = (4, 0)
 
 
-class Repeats:
-    """Of one exploration. ``lost``: what no cluster came back from; it is not played again."""
+@dataclass(slots=True)
+class _Asked:
+    """Plays of a trial: how many are wanted, of which findings, and those that have come."""
 
-    def __init__(self, setting: Setting, lost: Set[Key]) -> None:
+    count: int
+    places: list[int]
+    plays: list[Played] = field(default_factory=list)
+
+
+class Repeats:
+    """Of one exploration. ``lost``: what no cluster came back from; it is not played again.
+    ``scenarios``: of which findings are."""
+
+    def __init__(self, setting: Setting, lost: Set[Key], scenarios: Set[str]) -> None:
         self._setting = setting
         self._lost = lost
-        self._asked: set[int] = set()  # places of findings
-        self._counted: set[int] = set()
-        self._wanted: dict[Trial, int] = {}  # how many plays
-        self._places: dict[Trial, list[int]] = {}
-        self._plays: dict[Trial, list[Played]] = {}
+        self._scenarios = scenarios
+        self._places: set[int] = set()  # of findings that were asked for
+        self._asked: dict[Trial, _Asked] = {}
 
     def wanted(self, findings: Sequence[Finding]) -> tuple[list[Trial], list[Trial]]:
         """What is to be played of the findings that were played once: under one strike at servers,
         and under another."""
         both: tuple[list[Trial], list[Trial]] = [], []
-        for place, finding in enumerate(findings):
-            if finding.plays > 1 or place in self._asked:
+        for place in self._new(findings):
+            trial = _trial_of(findings[place])
+            self._places.add(place)
+            if trial in self._asked:  # of another finding, which shows in the same plays
+                self._asked[trial].places.append(place)
                 continue
-            trial = _trial_of(finding)
-            if key_of(trial) in self._lost:
-                continue
-            self._asked.add(place)
-            if trial in self._wanted:  # of another finding, which shows in the same plays
-                self._places[trial].append(place)
-                continue
-            times = DECLARED if finding.declared else REPEATS
-            self._wanted[trial] = sum(times)
-            self._places[trial] = [place]
+            times = DECLARED if findings[place].declared else REPEATS
+            self._asked[trial] = _Asked(sum(times), [place])
             for trials, n in zip(both, times, strict=True):
                 trials.extend([trial] * n)
         return both
 
+    def _new(self, findings: Sequence[Finding]) -> list[int]:
+        """The places of those that were played once, and were not asked for."""
+        return [
+            place
+            for place, finding in enumerate(findings)
+            if finding.plays == 1
+            and place not in self._places
+            and finding.scenario in self._scenarios
+            and key_of(_trial_of(finding)) not in self._lost
+        ]
+
     def count(self, plays: Sequence[Played], findings: list[Finding]) -> list[int]:
         """Puts the findings there of which all plays have come now. Their places."""
         for play in plays:
-            self._plays.setdefault(play.trial, []).append(play)
-        whole = [trial for trial, n in self._wanted.items() if len(self._of(trial)) == n]
-        places: list[int] = []
-        for trial in whole:
-            of = self._of(trial)
-            del self._wanted[trial], self._plays[trial]
-            for place in self._places.pop(trial):
-                findings[place] = counted(findings[place], of, self._setting)
-                places.append(place)
-            for play in of:
+            self._asked[play.trial].plays.append(play)
+        whole = {trial: one for trial, one in self._asked.items() if len(one.plays) == one.count}
+        for trial, one in whole.items():
+            del self._asked[trial]
+            for place in one.places:
+                findings[place] = counted(findings[place], one.plays, self._setting)
+            for play in one.plays:
                 shutil.rmtree(play.folder, ignore_errors=True)
-        self._counted.update(places)
-        return places
-
-    def _of(self, trial: Trial) -> Sequence[Played]:
-        return self._plays.get(trial, ())
+        return [place for one in whole.values() for place in one.places]
 
     def left(self, findings: Sequence[Finding]) -> int:
-        """How many findings were not played again."""
-        return sum(f.plays == 1 and at not in self._counted for at, f in enumerate(findings))
+        """How many findings were not played again, but of those that no cluster came back from."""
+        return len(self._new(findings)) + sum(len(one.places) for one in self._asked.values())
 
 
 def _trial_of(finding: Finding) -> Trial:

@@ -60,6 +60,8 @@ START_S: Final = 30.0
 KEEPS: Final = 0.8
 # How long rivals ask at most, in leases: for what was held or frozen, and for each other.
 ASKS: Final = 5.0
+# A wait for a free key is too long after so many leases (``lockbench.explore.judge``).
+TOO_LONG: Final = 0.25
 POLL_S: Final = 0.01
 
 
@@ -252,7 +254,7 @@ class Stage:
 
     def settle(self) -> None:
         """Waits until whatever was struck is over."""
-        while monotonic_ns() <= self._calm_ns:
+        while not self._is_over():
             time.sleep(POLL_S)
 
     def pass_time(self, leases: float) -> None:
@@ -378,25 +380,32 @@ class Stage:
 
     def _ask_for_it(self, rival: Player) -> None:
         """Asks until it is granted once, and keeps it while something may still come. When all is
-        over, for as long as the service keeps what nobody renews."""
+        over, until the key has been free for so long that a wait for it is too long."""
         self._ask.wait()
         lease_s = self.setting.lease_s
         end = time.monotonic() + ASKS * lease_s
+        frees_s = (1.0 + TOO_LONG) * lease_s + self.setting.slack_s + lease_s * MOMENT
         with suppress(_Over):
-            while not rival.acquire(WAIT):
-                if time.monotonic() > end or self._calm(self.setting.lasts_s(BEYOND)):
+            while not rival.acquire(max(0.0, min(WAIT, (frees_s - self._calm_s()) / lease_s))):
+                if time.monotonic() > end or self._calm_s() > frees_s:
                     return
                 time.sleep(self.setting.pace.retry_pause_s)
             kept = time.monotonic() + KEEPS * lease_s
             time.sleep(MOMENT * lease_s / 2)
-            while not self._calm() and time.monotonic() < kept:
+            while not self._calm_s() and time.monotonic() < kept:
                 time.sleep(POLL_S)
             rival.release()
 
-    def _calm(self, for_s: float = 0.0) -> bool:
-        """Whether everything has been over for so long."""
-        since_ns = max(self._scripted_ns, self._calm_ns)
-        return self._scripted_ns > 0 and monotonic_ns() > since_ns + int(1e9 * for_s)
+    def _calm_s(self) -> float:
+        """For how long everything has been over, and the victim has had nothing left to do."""
+        if not self._scripted_ns or not self._is_over():
+            return 0.0
+        return (monotonic_ns() - max(self._scripted_ns, self._calm_ns)) / 1e9
+
+    def _is_over(self) -> bool:
+        """Whether whatever was struck is over."""
+        acts = [seen for seen in self._seen if seen.how.act]
+        return all(seen.healed_ns for seen in acts) and monotonic_ns() > self._calm_ns
 
     # --- strikes ---
 
@@ -418,6 +427,13 @@ class Stage:
                 self._start(self._act_on, seen)
 
     def _act_on(self, seen: _Seen) -> None:
+        try:
+            self._act(seen)
+        finally:
+            seen.healed_ns = monotonic_ns()
+            self._calm_ns = max(self._calm_ns, seen.healed_ns)
+
+    def _act(self, seen: _Seen) -> None:
         """Does what a fault does while its event is held."""
         held, victim = self._traffic.held(seen.order), self.victim.actor
         match seen.how.act:
@@ -448,8 +464,6 @@ class Stage:
                 self._traffic.let_requests_go()
                 if not why_not:
                     self._server.healed()
-        seen.healed_ns = monotonic_ns()
-        self._calm_ns = max(self._calm_ns, seen.healed_ns)
 
     def _record_deaths(self) -> None:
         for player in (self.victim, self.helper, *self._rivals):

@@ -91,6 +91,7 @@ class Told:
     came: Came = lambda trial, time: set()
     cluster: Any = field(default_factory=Nodes)
     most: int = 2
+    usual: int = 2
     sharing: int = 12
     played: list[Trial] = field(default_factory=list)
     together: list[Sequence[Trial]] = field(default_factory=list)
@@ -117,8 +118,8 @@ class Told:
         play.places = [Place("request", n, at_s=n / 10, size=SIZE) for n in (1, 2)]
         play.unable = "it could not" if "unable" in came else APART if "apart" in came else ""
         play.missed = list(trial.strikes) if "missed" in came else []
-        if "strayed" in came:
-            play.met = {s: replace(s.place, size=SIZE // 3) for s in trial.strikes}
+        size = SIZE // 3 if "strayed" in came else SIZE
+        play.met = {s: replace(s.place, size=size) for s in trial.strikes if not play.missed}
         return play
 
 
@@ -314,14 +315,39 @@ def test_what_struck_another_message_is_played_again_and_counts_in_the_end(run: 
     assert document.ended
 
 
-def test_of_repeats_those_at_the_same_message_are_counted(run: Run) -> None:
+@pytest.mark.parametrize(
+    ("again", "counts"),
+    [
+        ([{"strayed"}, {"double"}], (6, 6)),
+        ([{"strayed", "double"}, {"double", "apart"}], (6, 6)),  # none was at the same message
+        ([{"double"}, {"double", "missed"}], (6, 6)),
+    ],
+)
+def test_of_repeats_those_at_the_same_message_are_counted(
+    run: Run, again: list[set[str]], counts: tuple[int, int]
+) -> None:
     def came(trial: Trial, time: int) -> set[str]:
         if "late" not in faults_of(trial):
             return set()
-        return {"strayed"} if trial.again and time % 2 else {"double"}
+        return again[time % 2] if trial.again else {"double"}
 
     run.came = came
-    assert {(one.broke, one.plays) for one in run().findings} == {(6, 6)}
+    assert {(one.broke, one.plays) for one in run().findings} == {counts}
+
+
+def test_what_another_message_shows_is_a_finding_and_the_planned_one_is_tried(run: Run) -> None:
+    def came(trial: Trial, time: int) -> set[str]:
+        if "late" not in faults_of(trial) or trial.strikes[0].place.number == 2:
+            return set()
+        stray = trial.again or time == 1
+        return {"strayed", "double"} if stray else set()
+
+    run.came = came
+    document = run()
+    (found,) = document.findings
+    assert found.strikes[0].place.size == SIZE // 3
+    assert found.plays == 11
+    assert outcomes(document)["late"] == "kept"
 
 
 @pytest.mark.parametrize(
@@ -414,7 +440,7 @@ def test_what_was_found_stays_where_a_cluster_is_lost_when_it_is_played_again(ru
     assert {(one.broke, one.plays) for one in document.findings} == {(1, 1)}
     assert outcomes(document)["late"] == "broke"
     assert len(document.tried) == document.planned
-    assert not document.ended
+    assert document.ended
     run.came = lambda trial, _: {"double"} if "late" in faults_of(trial) else set()
     document = run(document)
     assert {(one.broke, one.plays) for one in document.findings} == {(11, 11)}
@@ -422,9 +448,12 @@ def test_what_was_found_stays_where_a_cluster_is_lost_when_it_is_played_again(ru
 
 
 def test_what_broken_off_plays_left_is_removed(run: Run) -> None:
-    (run.folder / "000007").mkdir()
     run.came = lambda trial, _: {"double"} if "late" in faults_of(trial) else set()
-    run()
+    found = run().findings[0]
+    for name in ("000006", "000007", "logs"):
+        (run.folder / name).mkdir()
+    run(with_(run.saved[-1], findings=(with_(found, recording="000006"),)))
+    assert {one.name for one in run.folder.iterdir()} >= {"000006", "logs"}
     assert not (run.folder / "000007").exists()
 
 

@@ -200,6 +200,20 @@ def test_a_request_in_two_pieces_is_struck_as_one(
             made.traffic.held(order).let_go.set()
         eventually(lambda: pings(server) == 1)
     assert [e.size for e in made.traffic.events if e.kind == "request"] == [len(PING)]
+
+
+def test_what_comes_while_a_message_is_held_is_none_of_it(
+    server: FakeRedis, link: Callable[..., Link]
+) -> None:
+    """As a heartbeat beside a request that is late."""
+    order = Order("request", 1, "held")
+    made = link(order)
+    with Client(made.address) as client:
+        client.socket.sendall(PING)
+        assert made.traffic.held(order).reached.wait(LIMIT_S)
+        client.socket.sendall(PING)
+        made.traffic.held(order).let_go.set()
+        eventually(lambda: pings(server) == 2)
     assert made.traffic.met(order).size == len(PING)
 
 

@@ -17,6 +17,8 @@ from lockbench.explore.trial import Place, Played, Strike, Trial
 from tests.eventually import eventually
 
 LIMIT_S = 20.0
+LASTS_S = 0.4
+TRIES = 50  # one may have been told before the other has ended
 ALONE = Trial("free", (Strike(Place("request", 1), "late"),))
 
 
@@ -36,6 +38,7 @@ class Told:
 
     sharing: int = 2
     most: int = 2
+    usual: int = 1
     meets: threading.Barrier | None = None
     lost: bool = False
     setting: Any = field(default_factory=Setting)
@@ -83,23 +86,72 @@ def test_lists_share_no_strike() -> None:
     assert sorted(len(chunk) for chunk in one.played) == [1, 1, 2]
 
 
+def numbers(plays: Sequence[Sequence[Trial]]) -> list[list[int]]:
+    return [[trial.strikes[0].place.number for trial in chunk] for chunk in plays]
+
+
 def test_what_is_to_be_played_again_shares_a_strike_with_what_is_left() -> None:
     one = Told(sharing=2)
     pool = pool_of(one)
-    pending = pool.pending([frozen(n) for n in range(4)])
-    plays = pool.played(pending)
-    next(plays)
+    pending = pool.pending([frozen(n) for n in range(5)])
+    parts = pool.played(pending)
+    next(parts)
     pending.add([frozen(9)])
-    numbers = [[p.trial.strikes[0].place.number for p in part] for part in plays]
-    assert sorted(n for part in numbers for n in part) == [2, 3, 9]
+    assert len([*parts]) == 2
+    assert numbers(one.played) == [[0, 1], [2, 3], [4, 9]]
+
+
+def test_what_changes_the_leader_waits_for_what_may_have_to_be_played_again() -> None:
+    goes_on = threading.Event()
+
+    class Waits(Told):
+        def play_all(self, trials: Sequence[Trial]) -> list[Played]:
+            goes_on.wait(LIMIT_S)
+            return super().play_all(trials)
+
+    changed = Trial("free", (Strike(Place("request", 7), "leader-changed"),))
+    waits, other = Waits(), Told()
+    pool = pool_of(waits, other)
+    pending = pool.pending([frozen(1), changed])
+    parts = pool.played(pending)
+    threading.Timer(0.2, goes_on.set).start()
+    assert next(parts)[0].trial == frozen(1)
+    assert not other.played
+    pending.add([frozen(1)])
+    assert [part[0].trial for part in parts] == [frozen(1), changed]
 
 
 def test_nothing_is_begun_that_would_not_have_ended_in_time() -> None:
-    one = Told()
+    class Lasts(Told):
+        def play_all(self, trials: Sequence[Trial]) -> list[Played]:
+            time.sleep(LASTS_S)
+            return super().play_all(trials)
+
+    one = Lasts()
     pool = pool_of(one)
     assert not [*pool.played(pool.pending([ALONE]), time.monotonic() - 1)]
     assert not one.played
-    assert len([*pool.played(pool.pending([ALONE]), time.monotonic() + LIMIT_S)]) == 1
+    until_s = time.monotonic() + 1.5 * LASTS_S
+    assert len([*pool.played(pool.pending([ALONE] * 9), until_s)]) == 1, "two last twice as long"
+    assert not [*pool.played(pool.pending([ALONE]), time.monotonic() + 0.5 * LASTS_S)]
+
+
+def test_two_clusters_that_are_lost_at_once_are_told_together() -> None:
+    meets = threading.Barrier(2)
+
+    class Meets(Told):
+        def play_all(self, trials: Sequence[Trial]) -> list[Played]:
+            meets.wait(LIMIT_S)
+            raise ClusterLost(trials, "nobody answers")
+
+    told = ClusterLost([], "")
+    for _ in range(TRIES):
+        with pytest.raises(ClusterLost) as raised:
+            pool_of(Meets(), Meets()).play_all([frozen(n) for n in range(4)])
+        told = raised.value
+        if len(told.trials) == 4:
+            break
+    assert numbers([told.trials]) == [[0, 1, 2, 3]]
 
 
 def test_a_lost_cluster_ends_the_plays_of_the_others() -> None:
