@@ -2,17 +2,23 @@
 
 from __future__ import annotations
 
+import time
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, cast
 
 import pytest
 
+from lockbench.explore import link
+from lockbench.explore import stage as stage_module
 from lockbench.explore.actors import Actor
 from lockbench.explore.asked import asked
-from lockbench.explore.orders import Answer, Claim, Close, Open, Order, Start
+from lockbench.explore.faults import FAULTS
+from lockbench.explore.orders import Acquire, Answer, Claim, Close, Open, Order, Start
 from lockbench.explore.stage import Stage
 from lockbench.explore.trial import Played, Setting, Trial
+
+LEASE_S = 0.1
 
 
 @dataclass
@@ -52,17 +58,34 @@ class Clientless(Obedient):
         return Answer(failed=self.why if isinstance(self.mine[-1], Open) else "")
 
 
-def play(tmp_path: Path, victim: Obedient, told: list[object], scenario: str = "free") -> Played:
+@dataclass
+class Refused(Obedient):
+    """Never gets what it asks for."""
+
+    def answer(self, timeout_s: float) -> Answer:
+        return Answer()
+
+
+def staged(tmp_path: Path, actors: list[Obedient], scenario: str = "free") -> Stage:
     """Without a fault."""
     case = asked("redis-token").case
-    pace = replace(case.pace, lease_ttl_s=0.1)
-    actors = [cast("Actor", one) for one in (victim, *(Obedient(told) for _ in range(3)))]
-    server: Any = Server(told)
-    setting = Setting(case.lock, case.system, pace, (), ())
-    stage = Stage(
-        setting, Trial(scenario), actors, folder=tmp_path / "play", host="", key="k", server=server
+    pace = replace(case.pace, lease_ttl_s=LEASE_S)
+    server: Any = Server(actors[0].told)
+    return Stage(
+        Setting(case.lock, case.system, pace, (), ()),
+        Trial(scenario),
+        [cast("Actor", one) for one in actors],
+        folder=tmp_path / "play",
+        host="",
+        key="k",
+        server=server,
     )
-    return stage.play()
+
+
+def play(tmp_path: Path, victim: Obedient, told: list[object], scenario: str = "free") -> Played:
+    """Without a fault."""
+    actors = [Obedient(told) for _ in range(3)]
+    return staged(tmp_path, [victim, *actors], scenario).play()
 
 
 @pytest.mark.parametrize(
@@ -110,3 +133,30 @@ def test_a_client_that_fails_in_another_way_is_not_passed_over(
 ) -> None:
     monkeypatch.setattr(Stage, "struck", True)
     assert why in play(tmp_path, Clientless([], why=why), []).unable
+
+
+def test_rivals_ask_until_a_wait_would_be_too_long_and_no_longer(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(stage_module, "ASKS", 1000.0)
+    rival = Refused([])
+    stage = staged(tmp_path, [Obedient([]), Obedient([]), rival, Refused([])])
+    began = time.monotonic()
+    assert not stage.play().unable
+    lasted_s = time.monotonic() - began
+    waits = [one.wait_s for one in rival.told if isinstance(one, Acquire)]
+    assert lasted_s > LEASE_S + stage.setting.slack_s, "a holder's promise may have lasted so long"
+    assert waits[0] == pytest.approx(1.5 * LEASE_S)
+    assert waits[-1] < LEASE_S, "the last one is as long as what is left"
+
+
+def test_while_servers_are_struck_nothing_is_over(tmp_path: Path) -> None:
+    stage = staged(tmp_path, [Obedient([]) for _ in range(4)])
+    event = link.Event("request", 1, 1, 1, 0)
+    struck = stage_module._Seen(FAULTS["server-killed"], event, link.Order("request", 1, "held"), 0)
+    stage._scripted_ns = 1
+    assert stage._calm_s() > 0
+    stage._seen.append(struck)
+    assert stage._calm_s() == 0
+    struck.healed_ns = 1
+    assert stage._calm_s() > 0
