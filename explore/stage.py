@@ -36,6 +36,7 @@ from lockbench.explore.orders import (
     Touch,
 )
 from lockbench.explore.scenarios import MOMENT, SCENARIOS, WAIT
+from lockbench.explore.servers import JUMPS
 from lockbench.explore.trial import Place, Played, Setting, Trial
 from lockbench.explore.trials import standing
 from lockbench.history import op
@@ -331,9 +332,13 @@ class Stage:
             if seen.order.strike in {"lost", "orphaned"}:  # its connection was deaf until now
                 seen.healed_ns = monotonic_ns()
         with suppress(_Over):
-            claim = Claim(self.key, SPARE, self.setting.slack_s)
+            slack_s = self.setting.slack_s
+            if any(seen.how.act == "clock-jumped" for seen in self._seen):
+                # What was taken while a clock was ahead stays for so much longer.
+                slack_s += JUMPS * self.setting.lease_s
             # It asks for as long as what others may have been promised lasts, which it knows.
-            self.helper.do(claim, 4 * self.setting.slack_s + 4 * ASKS * self.setting.lease_s)
+            limit_s = 4 * slack_s + 4 * ASKS * self.setting.lease_s
+            self.helper.do(Claim(self.key, SPARE, slack_s), limit_s)
         self._close()
 
     def _open(self, *players: Player) -> None:

@@ -16,7 +16,7 @@ from lockbench.explore.asked import asked
 from lockbench.explore.faults import FAULTS
 from lockbench.explore.orders import Acquire, Answer, Claim, Close, Open, Order, Start
 from lockbench.explore.stage import Stage
-from lockbench.explore.trial import Played, Setting, Trial
+from lockbench.explore.trial import Place, Played, Setting, Strike, Trial
 
 LEASE_S = 0.1
 
@@ -148,6 +148,21 @@ def test_rivals_ask_until_a_wait_would_be_too_long_and_no_longer(
     assert lasted_s > LEASE_S + stage.setting.slack_s, "a holder's promise may have lasted so long"
     assert waits[0] == pytest.approx(1.5 * LEASE_S)
     assert waits[-1] < LEASE_S, "the last one is as long as what is left"
+
+
+@pytest.mark.parametrize(("fault", "longer"), [("clock-jumped", True), ("server-killed", False)])
+def test_what_was_taken_while_a_clock_was_ahead_has_not_leaked(
+    tmp_path: Path, fault: str, *, longer: bool
+) -> None:
+    helper = Obedient([])
+    stage = staged(tmp_path, [Obedient([]), helper, Obedient([]), Obedient([])])
+    order, event = link.Order("request", 1, "held"), link.Event("request", 1, 1, 1, 0)
+    stage._strikes[order] = Strike(Place("request", 1), fault)
+    stage._traffic._met[order] = event
+    stage._seen.append(stage_module._Seen(FAULTS[fault], event, order, 0, healed_ns=1))
+    assert not stage.play().unable
+    (claim,) = [one for one in helper.told if isinstance(one, Claim)]
+    assert (claim.slack_s > stage.setting.slack_s) == longer
 
 
 def test_while_servers_are_struck_nothing_is_over(tmp_path: Path) -> None:
