@@ -18,6 +18,7 @@ import pytest
 from examples.software import Version
 from lockbench.checker.check import check
 from lockbench.clusters.base import ClusterPlan
+from lockbench.clusters.postgres.protocol import USER
 from lockbench.clusters.registry import topologies
 from lockbench.evidence.track import FOLDER, SHARED, Page, pages
 from lockbench.history.jsonl import read_jsonl
@@ -194,5 +195,5 @@ def run(
         text=True,
         timeout=100,
         check=False,
-        env={**os.environ, "PYTHONPATH": path},
+        env={**os.environ, "PYTHONPATH": path, "PGUSER": USER},
     )

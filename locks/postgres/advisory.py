@@ -4,6 +4,11 @@ Acquire is ``pg_advisory_lock`` under a ``lock_timeout``, or ``pg_try_advisory_l
 the server queues who waits. Release is ``pg_advisory_unlock``.
 https://www.postgresql.org/docs/17/explicit-locking.html#ADVISORY-LOCKS
 
+A wait whose time is over may have taken the lock all the same: who is granted it before the error
+is raised keeps it (src/backend/storage/lmgr/proc.c, LockErrorCleanup), and an abort gives no
+session's lock back. So a wait that ran out is followed by an unlock, which says false and warns
+where nothing was held.
+
 The key is a number of 64 bits, made from the name by SHA-256; two names that collide would share a
 lock. The lock is in memory: nothing is written, so no commit waits for a disk or a replica, and a
 replica that is promoted knows of no lock. Behind PgBouncer in session mode it is the same lock; in
@@ -29,10 +34,18 @@ class PostgresAdvisory(PostgresRecipe):
     def take(self, session: Session, key: str, wait_s: float) -> int | None:
         """Takes the lock; it has no fence."""
         if wait_s > 0:
-            session.ask(_lock(key, wait_s), wait_s=wait_s)
+            self._wait(session, key, wait_s)
         elif session.ask(f"SELECT pg_try_advisory_lock({number(key)})") != [[True]]:
             raise Refused(LOCK_NOT_AVAILABLE, "held", held=True)
         return None
+
+    def _wait(self, session: Session, key: str, wait_s: float) -> None:
+        try:
+            session.ask(_lock(key, wait_s), wait_s=wait_s)
+        except Refused as refused:
+            if refused.held:
+                session.ask(_unlock(key))
+            raise
 
     def give_back(self, session: Session, key: str) -> bool:
         return session.ask(_unlock(key)) == [[True]]

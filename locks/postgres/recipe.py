@@ -17,7 +17,8 @@ What each error means (``OUTCOMES`` holds the same as data):
 
 - No session, because nobody answers, nobody takes writes, or it was refused: nothing was asked. No
   effect; within its wait an acquire tries again.
-- "lock not available", when the wait is over or for a try: certainly not held.
+- "lock not available", when the wait is over or for a try: not held; but an advisory lock of a
+  session may be, after a wait (``lockbench.locks.postgres.advisory``).
 - Any other error reply to an acquire: the session is closed, and with it goes whatever it held. No
   effect.
 - No answer in time, a broken connection, a session ended by the server: Unknown, and the session is

@@ -368,3 +368,14 @@ def test_a_broken_request_does_not_count_as_held(server: FakePostgres) -> None:
         assert isinstance(take(lock), Unknown)
         granted(lock)
     assert told.losses == []
+
+
+def test_a_wait_that_ran_out_gives_back_what_it_may_have_taken(server: FakePostgres) -> None:
+    """docs/track/postgres-advisory-timeout.md"""
+    with closing(connect(postgres_advisory.SYSTEM, server.address)) as lock:
+        server.on(TAKES, LOCKED)
+        assert isinstance(take(lock, 60), Denied)
+        assert re.search(GIVES_BACK, server.queries[-1])
+        server.on(TAKES, LOCKED)
+        server.on(GIVES_BACK, "closes")
+        assert isinstance(take(lock, 60), Unknown), "it may be held until the session has ended"
