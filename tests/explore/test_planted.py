@@ -17,6 +17,10 @@ from tests.explore.planted import PLANTED, spec
 pytestmark = [pytest.mark.docker, pytest.mark.long, pytest.mark.timeout(3600)]
 
 
+# The second event of a pair came in one play with the first fault; it need not come in others.
+MISSED = {1: 0.02, 2: 0.1}
+
+
 def explored(name: str, of: str, folder: Path, *, pruned: bool = True) -> Exploration:
     """The lock ``name`` in the scenarios, and as deeply, as ``of`` needs."""
     folder.mkdir()
@@ -52,7 +56,7 @@ def test_its_right_neighbour_is_acquitted(name: str, tmp_path: Path) -> None:
     document = explored(PLANTED[name].right, name, tmp_path / "right")
     assert news(document) == []
     missed = [one for one in document.tried if one.outcome in {"not reached", "could not run"}]
-    assert len(missed) <= len(document.tried) // 50, missed[:3]
+    assert len(missed) <= MISSED[PLANTED[name].depth] * len(document.tried), missed[:3]
 
 
 @pytest.mark.parametrize("name", [name for name, one in PLANTED.items() if one.depth == 2])
