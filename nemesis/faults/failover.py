@@ -1,10 +1,10 @@
 """``failover``: the primary dies before replication has caught up, and a replica takes its place.
 
-Replication from the primary is cut first, then the victim is granted the lock, then the primary is
-killed and the replica promoted, by the system's own mechanism. A lock that waits for its replica
-before it trusts a grant is not granted while replication is cut; then the links are healed before
-the kill, and the fault says so (``lagged``). Where nobody would be promoted now (Sentinels after a
-jump of their clocks), the fault is not injected.
+Replication from the primary is cut first, for longer than a lease; then the victim is granted the
+lock, and then the primary is killed and the replica promoted, by the system's own mechanism. A lock
+that waits for its replica before it trusts a grant is not granted while replication is cut; then
+the links are healed before the kill, and the fault says so (``lagged``). Where nobody would be
+promoted now (Sentinels after a jump of their clocks), the fault is not injected.
 
 Applies to clusters with a primary and replicas. Verified by who is primary afterwards; healed by
 starting the old primary, which must come back as a replica.
@@ -12,6 +12,7 @@ starting the old primary, which must come back as a replica.
 
 from __future__ import annotations
 
+import time
 from time import monotonic_ns
 from typing import Final
 
@@ -68,8 +69,10 @@ class Failover(Fault):
         cluster.cut([edge for edge in cluster.edges() if edge in lag], "drop")
         arena.facts.lagged = arena.clients.hold(LAG_S) is not None
         if arena.facts.lagged:
-            # Whoever was granted before the cut lets go, so that the newest grant is unreplicated.
+            # Whoever was granted before the cut lets go, so that the newest grant is unreplicated,
+            # and what the replica still has of the grants before it is over.
             arena.clients.let_go()
+            time.sleep(arena.lease_ttl_s)
         else:
             cluster.heal()
         fresh_hold(arena)
