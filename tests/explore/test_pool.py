@@ -58,6 +58,17 @@ class Told:
         self.killed.set()
 
 
+@dataclass
+class Waits(Told):
+    """Plays when it may."""
+
+    goes_on: threading.Event = field(default_factory=threading.Event)
+
+    def play_all(self, trials: Sequence[Trial]) -> list[Played]:
+        self.goes_on.wait(LIMIT_S)
+        return super().play_all(trials)
+
+
 def pool_of(*each: Told) -> Pool:
     return Pool(cast("Sequence[Plays]", each))
 
@@ -102,19 +113,12 @@ def test_what_is_to_be_played_again_shares_a_strike_with_what_is_left() -> None:
 
 
 def test_what_changes_the_leader_waits_for_what_may_have_to_be_played_again() -> None:
-    goes_on = threading.Event()
-
-    class Waits(Told):
-        def play_all(self, trials: Sequence[Trial]) -> list[Played]:
-            goes_on.wait(LIMIT_S)
-            return super().play_all(trials)
-
     changed = Trial("free", (Strike(Place("request", 7), "leader-changed"),))
     waits, other = Waits(), Told()
     pool = pool_of(waits, other)
     pending = pool.pending([frozen(1), changed])
     parts = pool.played(pending)
-    threading.Timer(0.2, goes_on.set).start()
+    threading.Timer(0.2, waits.goes_on.set).start()
     assert next(parts)[0].trial == frozen(1)
     assert not other.played
     pending.add([frozen(1)])
@@ -165,19 +169,12 @@ def test_a_lost_cluster_ends_the_plays_of_the_others() -> None:
 
 
 def test_what_had_been_played_is_told_before_a_cluster_is_lost() -> None:
-    goes_on = threading.Event()
-
-    class Waits(Told):
-        def play_all(self, trials: Sequence[Trial]) -> list[Played]:
-            goes_on.wait(LIMIT_S)
-            return super().play_all(trials)
-
-    whole = Told()
-    pool = pool_of(whole, Waits(lost=True))
+    whole, lost = Told(), Waits(lost=True)
+    pool = pool_of(whole, lost)
     parts = pool.played(pool.pending([frozen(n) for n in range(6)]))
     assert len(next(parts)) == 2
     eventually(lambda: len(whole.played) == 2)
-    goes_on.set()
+    lost.goes_on.set()
     assert len(next(parts)) == 2
     with pytest.raises(ClusterLost):
         next(parts)
