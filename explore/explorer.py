@@ -44,7 +44,7 @@ from lockbench.explore.scenarios import Scenario
 from lockbench.explore.servers import APART, ELSEWHERE
 from lockbench.explore.several import beside
 from lockbench.explore.stage import VICTIM
-from lockbench.explore.trial import Key, Played, Trial, event_of, key_of, struck
+from lockbench.explore.trial import Key, Place, Played, Trial, event_of, key_of, struck
 from lockbench.explore.trials import act_of, named, pairs_of, singles
 from lockbench.history.op import F, Type
 from lockbench.history.recorder import PROCESSES_PER_WORKER
@@ -421,13 +421,25 @@ def _common_events(
             why = f"the victim was granted {play.grants} times of {scenario.grants}"
         if why:
             return evolved(about, worked=False, why=f"does not work without a fault: {why}")
-    common = set.intersection(*(set(play.places) for play in plays))
-    events = sorted((p for p in plays[0].places if p in common), key=lambda p: p.at_s)
+    each = [{place: place for place in play.places} for play in plays]
+    events = [
+        _as_usual([places[place] for places in each])
+        for place in sorted(plays[0].places, key=lambda place: place.at_s)
+        if all(place in places for places in each)
+    ]
     if not events:
         return evolved(about, why="nothing passes in it")
     states = {_state(play) for play in plays if not play.unable}
     state = states.pop() if len(states) == 1 else None
     return evolved(about, events=tuple(map(event_of, events)), state=state)
+
+
+def _as_usual(same: Sequence[Place]) -> Place:
+    """An event, with the size that it has in most plays. One other may be a heartbeat in between;
+    more say that it varies."""
+    alike = [sum(place.is_alike(other) for other in same) for place in same]
+    size = same[alike.index(max(alike))].size
+    return replace(same[0], size=size, varies=max(alike) < len(same) - 1)
 
 
 def _is_foreign(play: Played) -> bool:

@@ -24,13 +24,21 @@ CLIENT_TIMEOUT_S: Final = 0.8  # how long a client waits for an answer
 @dataclass(frozen=True, slots=True, order=True)
 class Place:
     """An event of a play without a fault, the ``number``-th of its kind on all links of the victim.
-    ``node``: where it was. ``at_s``: since the script began. ``size``: its bytes."""
+    ``node``: where it was. ``at_s``: since the script began. ``size``: its bytes. ``varies``: it
+    has several sizes without any fault, so it need not be the same message."""
 
     kind: Kind
     number: int
     node: int = field(default=1, compare=False)
     at_s: float = field(default=0.0, compare=False)
     size: int = field(default=0, compare=False)
+    varies: bool = field(default=False, compare=False)
+
+    def is_alike(self, other: Place) -> bool:
+        """Whether their sizes say that they may be the same message, of which the numbers have a
+        few digits more or less."""
+        apart = max(SIZES_APART, SIZES_APART_SHARE * self.size)
+        return not self.size or abs(self.size - other.size) <= apart
 
 
 @dataclass(frozen=True, slots=True)
@@ -136,13 +144,9 @@ class Played:
     @property
     def strayed(self) -> bool:
         """Whether something was struck that is of another size than the planned event: another
-        message, as where a heartbeat came in between. The numbers in a message may have a few
-        digits more or less."""
-        sizes = [(strike.place.size, met.size) for strike, met in self.met.items()]
-        return any(
-            planned and abs(planned - met) > max(SIZES_APART, SIZES_APART_SHARE * planned)
-            for planned, met in sizes
-        )
+        message, as where a heartbeat came in between. Nothing strays from one that varies."""
+        met = self.met.items()
+        return any(not s.place.varies and not s.place.is_alike(place) for s, place in met)
 
 
 def key_of(one: Trial | Tried) -> Key:
@@ -152,12 +156,13 @@ def key_of(one: Trial | Tried) -> Key:
 
 def place_of(event: EventPlace) -> Place:
     """From a document."""
-    return Place(event.kind, event.number, event.node, event.at_s, event.size)
+    return Place(event.kind, event.number, event.node, event.at_s, event.size, event.varies)
 
 
 def event_of(place: Place) -> EventPlace:
     """As documents have it."""
-    return EventPlace(place.kind, place.number, place.node, round(place.at_s, 6), place.size)
+    at_s = round(place.at_s, 6)
+    return EventPlace(place.kind, place.number, place.node, at_s, place.size, place.varies)
 
 
 def at_event(strike: Strike) -> StrikeAt:

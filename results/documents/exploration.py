@@ -28,13 +28,15 @@ Outcome = Literal["kept", "broke", "not reached", "could not run"]
 
 class EventPlace(Part, frozen=True):
     """The ``number``-th event of its kind on all links of the victim. ``node``, ``at_s`` and
-    ``size`` (bytes): where, when and how large it was in the play without a fault."""
+    ``size`` (bytes): where and when it was in the first play without a fault, and how large it was
+    in most of them. ``varies``: it has several sizes, so it need not be the same message."""
 
     kind: Literal["connect", "request", "reply", "end"]
     number: Positive
     node: Positive
     at_s: Real = 0.0
     size: Count = 0
+    varies: bool = False
 
 
 class StrikeAt(Part, frozen=True):

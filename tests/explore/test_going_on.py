@@ -115,7 +115,8 @@ class Told:
         folder = self.folder / f"{len(self.played):06}"
         written(folder, came)
         play = Played(trial, folder, "k", grants=SCENARIOS[trial.scenario].grants)
-        play.places = [Place("request", n, at_s=n / 10, size=SIZE) for n in (1, 2)]
+        sizes = [SIZE, 2 * SIZE if "longer" in came else SIZE]
+        play.places = [Place("request", n, at_s=n, size=size) for n, size in enumerate(sizes, 1)]
         play.unable = "it could not" if "unable" in came else APART if "apart" in came else ""
         play.missed = list(trial.strikes) if "missed" in came else []
         size = SIZE // 3 if "strayed" in came else SIZE
@@ -348,6 +349,37 @@ def test_what_another_message_shows_is_a_finding_and_the_planned_one_is_tried(ru
     assert found.strikes[0].place.size == SIZE // 3
     assert found.plays == 11
     assert outcomes(document)["late"] == "kept"
+
+
+@pytest.mark.parametrize(
+    ("longer", "size", "varies"),
+    [
+        ((), SIZE, False),
+        ((1,), SIZE, False),
+        ((4,), SIZE, False),
+        ((1, 2), SIZE, True),
+        ((2, 3, 5), 2 * SIZE, True),
+        ((1, 2, 4, 5), 2 * SIZE, False),
+    ],
+)
+def test_nothing_strays_from_what_varies_without_a_fault(
+    run: Run, longer: Sequence[int], size: int, *, varies: bool
+) -> None:
+    """One longer message of five may be a heartbeat."""
+
+    def came(trial: Trial, time: int) -> set[str]:
+        if not trial.strikes:
+            return {"longer"} if time in longer else set()
+        return {"strayed"} if "late" in faults_of(trial) else set()
+
+    run.came = came
+    document = run()
+    first, second = document.scenarios[0].events
+    assert (first.size, first.varies) == (SIZE, False)
+    assert (second.size, second.varies) == (size, varies)
+    late = [one for one in document.tried if one.strikes[0].fault == "late"]
+    plays = {1: PLAYS_MAX, 2: 1 if varies else PLAYS_MAX}
+    assert {one.strikes[0].place.number: one.plays for one in late} == plays
 
 
 @pytest.mark.parametrize(
