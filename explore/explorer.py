@@ -422,11 +422,9 @@ def _common_events(
         if why:
             return evolved(about, worked=False, why=f"does not work without a fault: {why}")
     each = [{place: place for place in play.places} for play in plays]
-    events = [
-        _as_usual([places[place] for places in each])
-        for place in sorted(plays[0].places, key=lambda place: place.at_s)
-        if all(place in places for places in each)
-    ]
+    common = [place for place in plays[0].places if all(place in places for places in each)]
+    same = [[places[place] for places in each] for place in common]
+    events = sorted(map(_as_usual, same), key=lambda place: place.at_s)
     if not events:
         return evolved(about, why="nothing passes in it")
     states = {_state(play) for play in plays if not play.unable}
@@ -436,10 +434,11 @@ def _common_events(
 
 def _as_usual(same: Sequence[Place]) -> Place:
     """An event, with the size that it has in most plays. One other may be a heartbeat in between;
-    more say that it varies."""
+    more say that it varies. When it comes is told by the play that other plays held up least."""
     alike = [sum(place.is_alike(other) for other in same) for place in same]
     size = same[alike.index(max(alike))].size
-    return replace(same[0], size=size, varies=max(alike) < len(same) - 1)
+    at_s = min(place.at_s for place in same)
+    return replace(same[0], at_s=at_s, size=size, varies=max(alike) < len(same) - 1)
 
 
 def _is_foreign(play: Played) -> bool:

@@ -27,9 +27,9 @@ Outcome = Literal["kept", "broke", "not reached", "could not run"]
 
 
 class EventPlace(Part, frozen=True):
-    """The ``number``-th event of its kind on all links of the victim. ``node``, ``at_s`` and
-    ``size`` (bytes): where and when it was in the first play without a fault, and how large it was
-    in most of them. ``varies``: it has several sizes, so it need not be the same message."""
+    """The ``number``-th event of its kind on all links of the victim. ``node``, ``at_s``, ``size``
+    (bytes): where it was in the first play without a fault, when at the earliest, and how large it
+    was in most of them. ``varies``: it has several sizes, so it need not be the same message."""
 
     kind: Literal["connect", "request", "reply", "end"]
     number: Positive
