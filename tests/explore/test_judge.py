@@ -166,12 +166,22 @@ def test_what_follows_from_a_promise_that_is_too_long_is_told(
         (F.RELEASE, Type.OK, RELEASED_YET_KEPT),
     ],
 )
-@pytest.mark.parametrize(("until_s", "found"), [(2.1, True), (1.9, False), (1.4, False)])
+@pytest.mark.parametrize(
+    ("until_s", "fault", "found"),
+    [
+        (2.1, "server-frozen", True),
+        (1.9, "server-frozen", False),
+        (1.4, "server-frozen", False),
+        (2.1, "clock-jumped", False),
+    ],
+)
 def test_an_entry_that_ended_by_itself_was_kept_until_then(
-    tmp_path: Path, f: F, ended: Type, verdict: str, until_s: float, found: bool
+    tmp_path: Path, f: F, ended: Type, verdict: str, until_s: float, fault: str, found: bool
 ) -> None:
-    """Told at 1.5 s, of a lease of 2 s. Who is told after the end, or at it, was told the truth."""
+    """Told at 1.5 s, of a lease of 2 s. Who is told after the end, or at it, was told the truth.
+    A clock that jumped ended it before."""
     recorded(tmp_path, (f, ended, None))
+    write_faults(tmp_path, [Fault(fault, ("node 1",), (NS, NS), (2 * NS, 2 * NS))])
     until_ns = (int(until_s * NS), int(until_s * NS) + 1)
     tenure = Tenure("s1", "k", HOLD, 1, 1, 2, "expired", until_ns)
     write_service(tmp_path, Service("a record", 1, None, (tenure,)))
