@@ -63,7 +63,8 @@ NO_LINGER: Final = struct.pack("ii", 1, 0)
 @dataclass(frozen=True, slots=True)
 class Event:
     """``time_ns``: when its first byte came here. ``size``: its bytes so far; 0 of what has none.
-    Connections of a link are numbered from 1; ``node`` is the number of the link."""
+    ``begins``: those of them that came at once, at first. Connections of a link are numbered from
+    1; ``node`` is the number of the link."""
 
     kind: Kind
     number: int
@@ -71,6 +72,7 @@ class Event:
     connection: int
     time_ns: int
     size: int = 0
+    begins: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -202,7 +204,9 @@ class Traffic:
                 return None
             self._counts[kind] += 1
             connection.kind, connection.newest = kind, len(self._events)
-            event = Event(kind, self._counts[kind], node, connection.number, now_ns, size)
+            event = Event(
+                kind, self._counts[kind], node, connection.number, now_ns, size, begins=size
+            )
             self._events.append(event)
             order = self._for(event)
             if order is None:

@@ -226,7 +226,7 @@ class Stage:
 
     def _place(self, event: link.Event) -> Place:
         at_s = (event.time_ns - self._began_ns) / 1e9
-        return Place(event.kind, event.number, event.node, at_s, event.size)
+        return Place(event.kind, event.number, event.node, at_s, event.size, event.begins)
 
     def helper_holds(self, leases: float, *, reads: bool = False) -> None:
         """The helper takes the key, of a semaphore every permit, and releases after this time,

@@ -24,21 +24,24 @@ CLIENT_TIMEOUT_S: Final = 0.8  # how long a client waits for an answer
 @dataclass(frozen=True, slots=True, order=True)
 class Place:
     """An event of a play without a fault, the ``number``-th of its kind on all links of the victim.
-    ``node``: where it was. ``at_s``: since the script began. ``size``: its bytes. ``varies``: it
-    has several sizes without any fault, so it need not be the same message."""
+    ``node``: where it was. ``at_s``: since the script began. ``size``: its bytes.
+    ``begins``: those of them that came at once. ``varies``: it has several sizes without any fault,
+    so it need not be the same message."""
 
     kind: Kind
     number: int
     node: int = field(default=1, compare=False)
     at_s: float = field(default=0.0, compare=False)
     size: int = field(default=0, compare=False)
+    begins: int = field(default=0, compare=False)
     varies: bool = field(default=False, compare=False)
 
     def is_alike(self, other: Place) -> bool:
-        """Whether their sizes say that they may be the same message, of which the numbers have a
-        few digits more or less."""
+        """Whether the other one may be the same message by its size, or begin with it: what is held
+        up grows if its sender says more meanwhile. Numbers in it may have a few digits more or
+        less."""
         apart = max(SIZES_APART, SIZES_APART_SHARE * self.size)
-        return not self.size or abs(self.size - other.size) <= apart
+        return not self.size or other.begins - apart <= self.size <= other.size + apart
 
 
 @dataclass(frozen=True, slots=True)
@@ -156,7 +159,7 @@ def key_of(one: Trial | Tried) -> Key:
 
 def place_of(event: EventPlace) -> Place:
     """From a document."""
-    return Place(event.kind, event.number, event.node, event.at_s, event.size, event.varies)
+    return Place(event.kind, event.number, event.node, event.at_s, event.size, varies=event.varies)
 
 
 def event_of(place: Place) -> EventPlace:

@@ -116,11 +116,13 @@ class Told:
         written(folder, came)
         play = Played(trial, folder, "k", grants=SCENARIOS[trial.scenario].grants)
         sizes = [SIZE, 2 * SIZE if "longer" in came else SIZE]
-        play.places = [Place("request", n, at_s=n, size=size) for n, size in enumerate(sizes, 1)]
+        play.places = [Place("request", n, 1, n, size, size) for n, size in enumerate(sizes, 1)]
         play.unable = "it could not" if "unable" in came else APART if "apart" in came else ""
         play.missed = list(trial.strikes) if "missed" in came else []
         size = SIZE // 3 if "strayed" in came else SIZE
-        play.met = {s: replace(s.place, size=size) for s in trial.strikes if not play.missed}
+        play.met = {
+            s: replace(s.place, size=size, begins=size) for s in trial.strikes if not play.missed
+        }
         return play
 
 
@@ -383,14 +385,27 @@ def test_nothing_strays_from_what_varies_without_a_fault(
 
 
 @pytest.mark.parametrize(
-    ("planned", "met", "strayed"),
-    [(37, 12, True), (37, 132, True), (95, 97, False), (0, 12, False), (1000, 1090, False)],
+    ("planned", "met", "begins", "strayed"),
+    [
+        (37, 12, 12, True),
+        (37, 132, 132, True),
+        (95, 97, 97, False),
+        (0, 12, 12, False),
+        (1000, 1090, 1090, False),
+        (77, 186, 77, False),
+        (77, 186, 109, True),
+        (77, 77, 40, False),
+        (77, 60, 40, True),
+    ],
 )
-def test_another_message_is_told_by_its_size(planned: int, met: int, *, strayed: bool) -> None:
-    """A heartbeat, or an answer with more in it; not a number with more digits."""
+def test_another_message_is_told_by_its_size(
+    planned: int, met: int, begins: int, *, strayed: bool
+) -> None:
+    """A heartbeat, or an answer with more in it; not a number with more digits, what comes in
+    pieces, or a message that its sender follows up while it is held."""
     strike = Strike(Place("request", 3, size=planned), "late")
     play = Played(Trial("free", (strike,)), Path(), "k")
-    play.met = {strike: Place("request", 3, size=met)}
+    play.met = {strike: Place("request", 3, size=met, begins=begins)}
     assert play.strayed == strayed
 
 
