@@ -273,17 +273,17 @@ class _Explorer:
 
     def _with_events(self, scenarios: Sequence[Scenario], known: Exploration) -> Exploration:
         """What passes in each scenario, and what goes wrong in it without any fault."""
-        dry = self._dry(scenarios)
+        dry, system = self._dry(scenarios), self._setting.system
         found: list[ExploredScenario] = []
         for scenario in scenarios:
             plays = [play for play in dry if play.trial.scenario == scenario.name]
             broken = self._broken(plays)
             if broken:
-                plays += self._plays.play_all([Trial(scenario.name)] * MORE_PLAYS)
-                waiting = sum(
-                    waits_too_long(play, self._setting.system) for play in plays if not play.unable
-                )
-                broken = self._broken(plays, timed=2 * waiting > len(plays))
+                more = self._plays.play_all([Trial(scenario.name)] * MORE_PLAYS)
+                # The first ones were played beside those of all other scenarios.
+                waiting = [one for one in more if not one.unable and waits_too_long(one, system)]
+                plays += more
+                broken = self._broken(plays, timed=len(waiting) >= PLAYS_MAX)
             if broken:
                 finding = usual(broken, len(plays), self._setting.lock)
                 known = evolved(known, findings=(*known.findings, finding))

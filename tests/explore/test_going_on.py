@@ -17,7 +17,7 @@ from msgspec.structs import replace as with_
 from lockbench.clusters.base import ClusterError
 from lockbench.explore import explorer
 from lockbench.explore.asked import Asked, asked, begun
-from lockbench.explore.explorer import PLAYS_MAX, explore
+from lockbench.explore.explorer import DRY_PLAYS, MORE_PLAYS, PLAYS_MAX, explore
 from lockbench.explore.judge import LOST_WAKEUP, Shown, judged
 from lockbench.explore.plays import ClusterLost, Plays, last_number
 from lockbench.explore.pool import Pool
@@ -216,6 +216,23 @@ def test_what_is_declared_is_played_again_less_often(
     run.came = lambda trial, _: {"double"} if "late" in faults_of(trial) else set()
     (found,) = run().findings
     assert (found.broke, found.plays) == (5, 5)
+
+
+@pytest.mark.parametrize(
+    ("times", "found"),
+    [
+        (range(1, DRY_PLAYS + 3), False),
+        (range(1, DRY_PLAYS + 4), True),
+        (range(1, DRY_PLAYS + MORE_PLAYS + 1), True),
+    ],
+)
+def test_without_a_fault_who_waits_beside_no_other_scenario_is_a_finding(
+    run: Run, times: Sequence[int], *, found: bool
+) -> None:
+    run.came = lambda trial, time: {"waits"} if not trial.strikes and time in times else set()
+    document = run()
+    assert [one.verdicts for one in document.findings] == [(LOST_WAKEUP,)] * found
+    assert bool(document.tried) is not found
 
 
 def test_who_waited_once_is_played_again_and_what_else_showed_is_kept(run: Run) -> None:
