@@ -5,7 +5,7 @@ that did not, or was not, is played again; after ``PLAYS_MAX``, or ``STRUCK_MAX`
 strike did not strike, it counts as not reached or as what could not run. So is a play that struck a
 message of another size than the planned one; the last one counts as it is. A lost wake-up is told
 only where ``PLAYS_MAX`` plays show it. What was found is played ten times more, what is declared
-four times.
+or on record four times.
 
 What is known is told to ``saved`` piece by piece, and gone on with where an exploration of the same
 lock was interrupted: what was not reached or could not run is tried again.

@@ -16,9 +16,10 @@ from lockbench.explore.findings import counted
 from lockbench.explore.trial import Key, Played, Setting, Strike, Trial, key_of, place_of
 from lockbench.results.documents.exploration import Finding
 
-# Of a finding, and of one that is declared. Those of one number share a strike at servers.
+# Of a finding, and of one that is declared or on record. Those of one number share a strike at
+# servers.
 REPEATS: Final = (5, 5)
-DECLARED: Final = (4, 0)
+KNOWN: Final = (4, 0)
 
 
 @dataclass(slots=True)
@@ -51,7 +52,8 @@ class Repeats:
             if trial in self._asked:  # of another finding, which shows in the same plays
                 self._asked[trial].places.append(place)
                 continue
-            times = DECLARED if findings[place].declared else REPEATS
+            finding = findings[place]
+            times = KNOWN if finding.declared or finding.known else REPEATS
             self._asked[trial] = _Asked(sum(times), [place])
             for trials, n in zip(both, times, strict=True):
                 trials.extend([trial] * n)

@@ -15,7 +15,7 @@ import pytest
 from msgspec.structs import replace as with_
 
 from lockbench.clusters.base import ClusterError
-from lockbench.explore import explorer
+from lockbench.explore import explorer, findings
 from lockbench.explore.asked import Asked, asked, begun
 from lockbench.explore.explorer import DRY_PLAYS, MORE_PLAYS, PLAYS_MAX, explore
 from lockbench.explore.judge import LOST_WAKEUP, Shown, judged
@@ -194,6 +194,15 @@ def test_what_was_found_is_played_again(run: Run) -> None:
     assert set(found) == {1, 2}, "each event by itself"
     assert (found[1].broke, found[1].plays) == (11, 11)
     assert "double-grant" in found[1].verdicts
+
+
+def test_what_is_on_record_is_played_again_less_often(
+    run: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(findings, "on_record", lambda *_: ("a-page",))
+    run.came = lambda trial, _: {"double"} if "late" in faults_of(trial) else set()
+    found = run().findings
+    assert {(one.broke, one.plays, one.declared) for one in found} == {(5, 5, False)}
 
 
 def test_what_is_found_is_played_again_under_two_strikes_at_servers(run: Run) -> None:
