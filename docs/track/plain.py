@@ -116,11 +116,12 @@ class Proxy:
     """Forwards TCP to one server. ``reply_delay_s`` holds every reply back. The reply to the first
     request that ``lose`` matches is swallowed and the connection closed: the server has done what
     was asked, and the client cannot know. The first request that ``drop`` matches is not forwarded,
-    and the connection closed."""
+    and the connection closed. ``mute`` swallows all replies, and every connection stays open."""
 
     def __init__(self, server: tuple[str, int]) -> None:
         self.server = server
         self.reply_delay_s = 0.0
+        self.mute = False
         self.lose: Callable[[bytes], bool] | None = None
         self.drop: Callable[[bytes], bool] | None = None
         self.lost_ns: int | None = None
@@ -156,6 +157,8 @@ class Proxy:
             if lost.is_set():
                 self.lost_ns = time.monotonic_ns()
                 break
+            if self.mute:
+                continue
             time.sleep(self.reply_delay_s)
             try:
                 client.sendall(data)
