@@ -75,7 +75,7 @@ SYSTEM = System(
         {**REDLOCK, **ZOOKEEPER},
         {
             **breaks(_TWO_LOCKS, "double-grant", kind="control"),
-            **may_break(_TWO_LOCKS, "lost-update", kind="control"),
+            **may_break(_TWO_LOCKS, "lost-update", "wrong-release", "wrong-extend", kind="control"),
         },
         *UNMINDED,
     ),

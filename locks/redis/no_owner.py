@@ -17,7 +17,13 @@ from lockbench.locks.redis import token as redis_token
 from lockbench.locks.redis.expectations import LEASE, LOCK_DOC
 from lockbench.locks.redis.link import BARE_SET
 from lockbench.locks.redis.recipe import COMMAND_OUTCOMES
-from lockbench.locks.shared.expectations import SERVER_CLOCKS, breaks, may_break, with_changes
+from lockbench.locks.shared.expectations import (
+    PAUSED,
+    SERVER_CLOCKS,
+    breaks,
+    may_break,
+    with_changes,
+)
 
 
 class RedisNoOwner(redis_token.RedisToken):
@@ -46,7 +52,9 @@ SYSTEM = redis_token.SYSTEM.derived(
     late_release="Released",
     expectations=with_changes(
         LEASE,
-        dict.fromkeys(("client-pause", "client-gc"), _MAY("wrong-release", "double-grant")),
+        dict.fromkeys(PAUSED, _MAY("wrong-release", "false-release", "double-grant")),
+        # Who lost the key to such a DEL is told not-held.
+        dict.fromkeys((*PAUSED, "client-kill", "partition-stall", "pause"), _MAY("linearizable")),
         # Certain as soon as somebody holds the key when the sleeper wakes. Then a third client gets
         # in at once, or the successor is gone before it could: a race.
         {"client-pause": breaks(WARNED, "wrong-release", kind="control")},

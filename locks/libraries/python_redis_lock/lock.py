@@ -17,7 +17,7 @@ from __future__ import annotations
 from lockbench.locks.base import System
 from lockbench.locks.libraries.redis_py.lock import NO_LEASE, REDIS_ERRORS
 from lockbench.locks.redis.expectations import LEASE
-from lockbench.locks.shared.expectations import may_break, with_changes
+from lockbench.locks.shared.expectations import PAUSED, may_break, with_changes
 from lockbench.locks.shared.library import ERRORS_SAY_LITTLE, Library, as_safe
 
 DOC = "https://python-redis-lock.readthedocs.io/en/latest/readme.html"
@@ -93,7 +93,11 @@ SYSTEMS = (
         _SYSTEM,
         extends=True,
         expectations={
-            **with_changes(LEASE, dict.fromkeys(_HELD_BACK, _UNTOLD)),
+            **with_changes(
+                LEASE,
+                dict.fromkeys(_HELD_BACK, _UNTOLD),
+                dict.fromkeys(PAUSED, may_break(_SLOW, "late-grant")),
+            ),
             **dict.fromkeys(("reset", "partition-reject"), _UNTOLD),
         },
         limited=True,
