@@ -344,7 +344,10 @@ class Stage:
     def _open(self, *players: Player) -> None:
         setting = self.setting
         seen = tuple((self._host, port) for _, port in setting.victim)
-        others = tuple(setting.others)
+        # In the victim's order: one of them may be special, such as the one that counts fences.
+        others = tuple(
+            setting.others[self._stands(node) - 1] for node in range(1, len(setting.others) + 1)
+        )
         for player in players:
             nodes = seen if player is self.victim else others
             folder = str(self.played.folder)

@@ -17,6 +17,7 @@ from lockbench.explore.faults import FAULTS
 from lockbench.explore.orders import Acquire, Answer, Claim, Close, Open, Order, Start
 from lockbench.explore.stage import Stage
 from lockbench.explore.trial import Place, Played, Setting, Strike, Trial
+from lockbench.explore.trials import standing
 
 LEASE_S = 0.1
 
@@ -80,6 +81,20 @@ def staged(tmp_path: Path, actors: list[Obedient], scenario: str = "free") -> St
         key="k",
         server=server,
     )
+
+
+def test_all_clients_have_the_nodes_in_the_same_order(tmp_path: Path) -> None:
+    """Where another server stands in for the one that is to be struck, too."""
+    helper = Obedient([])
+    stage = staged(tmp_path, [Obedient([]), helper, Obedient([]), Obedient([])])
+    each = [("10.0.0.1", port) for port in (1, 2, 3)]
+    stage.setting = replace(stage.setting, others=each, interchangeable=(1, 2, 3))
+    strike = Strike(Place("request", 1, node=3), "server-frozen")
+    stage._standing = standing(Trial("free", (strike,)), (1, 2, 3))
+    stage._open(stage.helper)
+    (opening,) = [order for order in helper.told if isinstance(order, Open)]
+    assert [port for _, port in opening.nodes] == [stage._stands(node) for node in (1, 2, 3)]
+    assert opening.nodes[2] == each[0], "the first server is struck"
 
 
 def play(tmp_path: Path, victim: Obedient, told: list[object], scenario: str = "free") -> Played:
