@@ -5,12 +5,13 @@ increase every time a client acquires a lock' (Kleppmann). A counter on one node
 it what five nodes were to avoid: without that node nobody is granted anything, and when it forgets,
 fences begin anew while the lock itself may hold.
 
-Errors mean what they mean for ``redlock``. Without a number the hold is given back: Denied when
-that is confirmed, else Unknown.
+Errors mean what they mean for ``redlock``. Without a number, or if it comes after the promise has
+ended, the hold is given back: Denied when that is confirmed, else Unknown.
 """
 
 from __future__ import annotations
 
+import time
 from dataclasses import replace
 
 from lockbench.locks.bare import KEY, Bare
@@ -35,11 +36,13 @@ class RedlockFence(Redlock):
         count = Question("INCR", f"{key}:fence")
         self._nodes.ask(count, {COUNTER}, lambda _: COUNTER in count.answers, self._limit_s)
         fence = count.answers.get(COUNTER)
-        if isinstance(fence, int):
+        in_time = answer.valid_until_ns is None or time.monotonic_ns() < answer.valid_until_ns
+        if isinstance(fence, int) and in_time:
             return replace(answer, fence=fence)
+        why = "without a fence" if in_time else "too late"
         if isinstance(self.release(answer.hold), Unknown):
-            return Unknown("granted, but without a fence; release: no majority answered")
-        return Denied("gave-up: granted, but the node that counts did not answer")
+            return Unknown(f"granted, but {why}; release: no majority answered")
+        return Denied(f"gave-up: granted, but {why}")
 
 
 _NO_NUMBER = (

@@ -2,10 +2,16 @@
 
 from __future__ import annotations
 
+import time
+from types import SimpleNamespace
+from typing import Any
+
 import pytest
 
-from lockbench.locks.base import Unknown
+from lockbench.locks.base import Denied, Granted, Unknown
+from lockbench.locks.redis import redlock_fence
 from lockbench.locks.redis.redlock_fence import COUNTER, SYSTEM, RedlockFence
+from lockbench.locks.redis.redlock_nodes import Question
 from tests.eventually import eventually
 from tests.locks.asking import granted, said, take
 from tests.locks.fakes import Action, Close, FakeRedis, Reply, Silent
@@ -42,6 +48,28 @@ def test_without_a_number_the_hold_is_given_back(
         assert said(answer) == SYSTEM.outcomes[row]
         # The last nodes are not waited for.
         eventually(lambda: not any(server.value("k") for server in servers[1:]))
+
+
+@pytest.mark.parametrize("frozen", [False, True])
+def test_who_is_stopped_until_the_promise_has_ended_gives_the_hold_back(
+    servers: list[FakeRedis], monkeypatch: pytest.MonkeyPatch, *, frozen: bool
+) -> None:
+    """While the number is on its way."""
+    with connected(servers, RedlockFence) as lock:
+        ask = lock._nodes.ask
+
+        def asked(question: Question, *how: Any) -> None:
+            ask(question, *how)
+            if frozen and b"INCR" in question.command:
+                over_ns = time.monotonic_ns() + int(1e9 * TTL_S)
+                later = SimpleNamespace(monotonic_ns=lambda: over_ns)
+                monkeypatch.setattr(redlock_fence, "time", later)
+
+        monkeypatch.setattr(lock._nodes, "ask", asked)
+        answer = take(lock, ttl_s=TTL_S)
+        assert isinstance(answer, Denied if frozen else Granted)
+        if frozen:
+            eventually(lambda: not any(server.value("k") for server in servers))
 
 
 def test_without_a_number_and_without_a_release_it_is_unknown(servers: list[FakeRedis]) -> None:
