@@ -90,12 +90,29 @@ def test_the_proxy_drops_one_request_and_no_other(plain: ModuleType, echo: tuple
         assert client.recv(10) == b"two", "only the first one"
 
 
+def test_a_mute_proxy_swallows_replies_and_keeps_the_connection(
+    plain: ModuleType, echo: tuple[str, int]
+) -> None:
+    proxy = plain.Proxy(echo)
+    with socket.create_connection((proxy.host, proxy.port), timeout=10) as client:
+        proxy.mute = True
+        client.sendall(b"one")
+        client.settimeout(0.5)
+        with pytest.raises(TimeoutError):
+            client.recv(10)
+        proxy.mute = False
+        client.settimeout(10)
+        client.sendall(b"two")
+        assert client.recv(10) == b"two", "what was swallowed does not come any more"
+
+
 def test_the_recorder_writes_what_the_checker_reads(plain: ModuleType, tmp_path: Path) -> None:
     recorder = plain.Recorder("k", strict_try=True)
     for name in ("A", "B"):
         operation = recorder.begin(name, "acquire", f"hold-{name}")
         operation.ok("granted")
     recorder.begin("C", "acquire", "hold-C").fail("held", "False")
+    recorder.begin("A", "release", "hold-A").unknown("no answer")
     recorder.write(str(tmp_path / "h.jsonl"))
     history = read_jsonl(tmp_path / "h.jsonl")
     assert history.invoke_ns[0] == 0

@@ -53,6 +53,7 @@ def came_of(made: Callable[..., Any], **limit: int) -> str:
     assert lock.acquire(), "nobody else has it"
     acquire.ok("returned")
     time.sleep(1.0)  # a renewal that was under way has its answer
+    giving_back = recorder.begin(name, "release", name)
     outcome = []
 
     def release() -> None:
@@ -67,7 +68,9 @@ def came_of(made: Callable[..., Any], **limit: int) -> str:
     time.sleep(MUTE_S)
     proxy.mute = False
     thread.join(LIMIT_S)
-    return outcome[0] if outcome else f"had not ended {LIMIT_S:g} s after answers passed again"
+    came = outcome[0] if outcome else f"had not ended {LIMIT_S:g} s after answers passed again"
+    giving_back.unknown(came)
+    return came
 
 
 said, waits = [], []

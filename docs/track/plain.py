@@ -96,6 +96,10 @@ class Operation:
         """It was refused: ``held``, ``not-held`` or ``gave-up``."""
         self._end("fail", said, {"error": error})
 
+    def unknown(self, said: str) -> None:
+        """It may have had its effect."""
+        self._end("info", said, {})
+
     def _end(self, outcome: str, said: str, more: dict[str, object]) -> None:
         line = self._line | {"type": outcome, "complete_ns": time.monotonic_ns()} | more
         self._recorder.add(line, said)

@@ -24,8 +24,10 @@ NAME = "lockbench-limit"
 [(host, port)], history = servers(__doc__, 1, "a Redis server")
 holder = Redis(host, port)
 holder.delete(f"lock:{NAME}", f"lock-signal:{NAME}")
-assert Lock(holder, NAME, id="holder").acquire(blocking=False), "nobody else has it"
 recorder = Recorder(NAME)
+holding = recorder.begin("A", "acquire", "holder")
+assert Lock(holder, NAME, id="holder").acquire(blocking=False), "nobody else has it"
+holding.ok("held to the end")
 
 
 def waited(client: Redis, timeout_s: int) -> tuple[float, str]:

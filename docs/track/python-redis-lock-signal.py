@@ -38,8 +38,9 @@ def waited_s(late_s: float) -> float:
     through.ping()
     waiter, holder = (Lock(client, NAME, expire=EXPIRE_S) for client in (through, direct))
     proxy.reply_delay_s = late_s
+    holding = recorder.begin("A", "acquire", f"first-{late_s:g}")
     assert holder.acquire(blocking=False), "nobody else has it"
-    free = recorder.begin("A", "release", f"first-{late_s:g}")
+    holding.ok("granted")
     granted: list[float] = []
 
     def wait() -> None:
@@ -51,12 +52,15 @@ def waited_s(late_s: float) -> float:
     thread = threading.Thread(target=wait, daemon=True)
     thread.start()
     time.sleep(late_s + 0.5)  # it has looked whose the lock is, and its SET was refused
+    releasing = recorder.begin("A", "release", f"first-{late_s:g}")
     holder.release()
     released = time.monotonic()
-    free.ok("the lock is free")
+    releasing.ok("the lock is free")
     thread.join()
     proxy.reply_delay_s = 0.0
+    releasing = recorder.begin("B", "release", f"second-{late_s:g}")
     waiter.release()
+    releasing.ok("for the next one")
     return granted[0] - released
 
 
