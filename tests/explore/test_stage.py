@@ -83,6 +83,12 @@ def staged(tmp_path: Path, actors: list[Obedient], scenario: str = "free") -> St
     )
 
 
+def play(tmp_path: Path, victim: Obedient, told: list[object], scenario: str = "free") -> Played:
+    """Without a fault."""
+    actors = [Obedient(told) for _ in range(3)]
+    return staged(tmp_path, [victim, *actors], scenario).play()
+
+
 def test_all_clients_have_the_nodes_in_the_same_order(tmp_path: Path) -> None:
     """Where another server stands in for the one that is to be struck, too."""
     helper = Obedient([])
@@ -95,12 +101,6 @@ def test_all_clients_have_the_nodes_in_the_same_order(tmp_path: Path) -> None:
     (opening,) = [order for order in helper.told if isinstance(order, Open)]
     assert [port for _, port in opening.nodes] == [stage._stands(node) for node in (1, 2, 3)]
     assert opening.nodes[2] == each[0], "the first server is struck"
-
-
-def play(tmp_path: Path, victim: Obedient, told: list[object], scenario: str = "free") -> Played:
-    """Without a fault."""
-    actors = [Obedient(told) for _ in range(3)]
-    return staged(tmp_path, [victim, *actors], scenario).play()
 
 
 @pytest.mark.parametrize(
