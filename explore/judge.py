@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
@@ -144,8 +144,10 @@ def _always(played: Played, history: History, system: System) -> Iterator[tuple[
         (RELEASED_YET_KEPT, F.RELEASE, Type.OK, "confirmed as released"),
     ):
         for row in rows_of(history, f, ended).tolist():
-            told_ns = int(history.complete_ns[row])
-            left = [t for t in record.tenures if t.hold == history.hold[row]]
+            asked_ns, told_ns = int(history.invoke_ns[row]), int(history.complete_ns[row])
+            own = [t for t in record.tenures if t.hold == history.hold[row]]
+            released = f == F.RELEASE
+            left = [t for t in own if not (released and _is_late(t, own, asked_ns, history))]
             if sum(_outlasts(t, told_ns, history) for t in left) >= record.quorum:
                 yield (
                     name,
@@ -172,6 +174,15 @@ def _outlasts(tenure: Tenure, told_ns: int, history: History) -> bool:
     if tenure.how == "expired" and tenure.until_ns is not None:
         return tenure.until_ns[0] - told_ns > (_aimed(history).lease_ns or 0) // 4
     return tenure.how in {None, "replaced"}
+
+
+def _is_late(tenure: Tenure, own: Sequence[Tenure], asked_ns: int, history: History) -> bool:
+    """Whether a request that was still on its way made an entry, after a release that was asked
+    for at ``asked_ns`` had deleted the entry of the same hold."""
+    if tenure.until_ns is None or tenure.until_ns[1] - (_aimed(history).lease_ns or 0) < asked_ns:
+        return False
+    earlier = [t for t in own if t.log == tenure.log and t.made < tenure.made]
+    return any(t.how == "deleted" for t in earlier)
 
 
 def _promised_too_long(history: History, record: Service) -> Iterator[int]:

@@ -189,6 +189,29 @@ def test_an_entry_that_ended_by_itself_was_kept_until_then(
     assert (shown is not None and verdict in shown.verdicts) is found
 
 
+@pytest.mark.parametrize(
+    ("first", "until_s", "found"),
+    [
+        ("deleted", 4.1, False),  # made at 2.1 s, by a request that came late
+        ("deleted", 3.4, True),  # made at 1.4 s: of a second try, which the release did not delete
+        ("expired", 4.1, True),
+    ],
+)
+def test_an_entry_that_a_late_request_made_is_not_what_the_release_kept(
+    tmp_path: Path, first: How, until_s: float, found: bool
+) -> None:
+    """Its release was asked for at 2 s; the lease is 2 s."""
+    recorded(tmp_path, (F.ACQUIRE, Type.OK, None), (F.RELEASE, Type.OK, None))
+    until_ns = (int(until_s * NS), int(until_s * NS) + 1)
+    tenures = (
+        Tenure("s1", "k", HOLD, 1, 1, 2, first, None),
+        Tenure("s1", "k", HOLD, 3, 3, 4, "expired", until_ns),
+    )
+    write_service(tmp_path, Service("a record", 1, None, tenures))
+    shown = judge(tmp_path)
+    assert (shown is not None and RELEASED_YET_KEPT in shown.verdicts) is found
+
+
 def test_an_inner_hold_leaves_the_entry_to_the_outer_one(tmp_path: Path) -> None:
     recorded(tmp_path, (F.ACQUIRE, Type.OK, None), (F.RELEASE, Type.OK, None))
     record(tmp_path, None)
