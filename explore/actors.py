@@ -10,7 +10,7 @@ import signal
 import socket
 import tempfile
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from time import monotonic, monotonic_ns
@@ -101,8 +101,11 @@ class Actor:
 class Actors:
     """A context manager: at its end no actor is left."""
 
-    def __init__(self, fork_server: ForkServer, logs: Path) -> None:
+    def __init__(
+        self, fork_server: ForkServer, logs: Path, environment: Mapping[str, str] | None = None
+    ) -> None:
         self._fork_server = fork_server
+        self._environment = dict(environment or {})
         self._logs = logs
         self._folder = tempfile.TemporaryDirectory(prefix="lockbench-actors-")
         self._idle: list[Actor] = []
@@ -164,7 +167,8 @@ class Actors:
             listener.listen()
             listener.settimeout(START_S)
             log = self._logs / f"{name}.log"
-            child = self._fork_server.spawn("lockbench.explore.actor", {ENVIRONMENT: path}, log)
+            environment = self._environment | {ENVIRONMENT: path}
+            child = self._fork_server.spawn("lockbench.explore.actor", environment, log)
             channel, _ = listener.accept()
         actor = Actor(name, child, channel, log)
         self._all.append(actor)

@@ -20,7 +20,7 @@ import math
 import shutil
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, closing, contextmanager
 from dataclasses import dataclass, field, replace
 from hashlib import sha256
@@ -49,6 +49,8 @@ from lockbench.explore.trials import act_of, named, pairs_of, singles
 from lockbench.history.op import F, Type
 from lockbench.history.recorder import PROCESSES_PER_WORKER
 from lockbench.history.recording import read_recording
+from lockbench.locks.shared.library import Library, library_of
+from lockbench.locks.shared.template import TEMPLATE
 from lockbench.results.documents.exploration import (
     EventPlace,
     Exploration,
@@ -57,7 +59,7 @@ from lockbench.results.documents.exploration import (
     Tried,
 )
 from lockbench.results.wording import times
-from lockbench.workloads.fork_server import ForkServer
+from lockbench.workloads.fork_server import RUN_ENVIRONMENT, ForkServer, run_mark
 
 DRY_PLAYS: Final = 5  # an event that depends on what comes first is not in all of them
 PLAYS_MAX: Final = 3
@@ -152,6 +154,7 @@ def _plays(what: Asked, folder: Path, run_id: str, told: Told) -> Iterator[Pool]
     each, room = list[Plays](), room_of(case)
     with ExitStack() as stack:
         fork_server = stack.enter_context(ForkServer(run_id, ["lockbench.explore.actor"]))
+        environment = stack.enter_context(_sidecars_of(case, run_id))
         for n in range(AT_ONCE if _spare_bytes() > SPARE_BYTES else 1):
             logs = folder / "logs" / f"cluster-{n + 1}"
             logs.mkdir(exist_ok=True)
@@ -163,10 +166,21 @@ def _plays(what: Asked, folder: Path, run_id: str, told: Told) -> Iterator[Pool]
                     raise
                 told(f"{error}; going on with one cluster")
                 break
-            victims = stack.enter_context(Actors(fork_server, logs))
-            others = stack.enter_context(Actors(fork_server, logs))
+            victims = stack.enter_context(Actors(fork_server, logs, environment))
+            others = stack.enter_context(Actors(fork_server, logs, environment))
             each.append(Plays(what, cluster, victims, others, folder, room=room, numbers=numbers))
         yield Pool(each)
+
+
+@contextmanager
+def _sidecars_of(case: plan.Case, run_id: str) -> Iterator[Mapping[str, str]]:
+    """What the environment of actors says of where sidecars of the lock's library come from."""
+    library = library_of(case.system)
+    if not isinstance(library, Library):
+        yield {}
+        return
+    with library.template({RUN_ENVIRONMENT: run_mark(run_id)}) as template:
+        yield {} if template.path is None else {TEMPLATE: template.path}
 
 
 def _spare_bytes() -> int:

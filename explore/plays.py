@@ -36,24 +36,24 @@ from lockbench.locks.shared.client_container import ContainerLibrary
 from lockbench.locks.shared.library import library_of
 from lockbench.locks.shared.tenures import service_of
 
-# So many plays at once: they wait most of the time. More where all wait for servers that share a
-# strike, and while the processors are idle: those of longer leases wait for longer.
-SLOTS: Final = 24
-SHARING: Final = 48
-MOST: Final = 120
-BUSY_MAX: Final = 75.0  # percent of the processors
+# So many plays at once, and more while the processors are idle: plays wait most of the time, those
+# of longer leases for longer. On a busy machine calls are late, and a waiter seems forgotten.
+SLOTS: Final = 6
+MOST: Final = 48
+MOST_OF_LONGER: Final = 120
+BUSY_MAX: Final = 85.0  # percent of the processors
 SPARE_BYTES: Final = 1 << 30  # of memory
+SHARING: Final = 24  # to begin with, of those that share a strike at servers
+CONTAINER_SHARING: Final = 12
 APART_MAX: Final = 0.5  # of them: fewer are played again beside others
 SHARING_MIN: Final = 4
-# A JVM takes a moment to fill the memory.
-CONTAINER_SLOTS: Final = 6
-CONTAINER_SPARE_BYTES: Final = 4 << 30
+CONTAINER_SPARE_BYTES: Final = 4 << 30  # a JVM takes a moment to fill the memory
 FIRST_HOST: Final = 100  # 127.0.0.100 and up are the victims'
 VICTIMS_GROUP: Final = 1
 OTHERS_GROUP: Final = 2
 RECOVERS_S: Final = 30.0
 POLL_S: Final = 0.1
-LOOKS_S: Final = 0.25
+LOOKS_S: Final = 0.1
 PLAYS: Final = "[0-9][0-9][0-9][0-9][0-9][0-9]"  # the folders of plays
 
 
@@ -98,9 +98,9 @@ class Plays:
         self.folder = folder
         self._victims, self._others = victims, others
         self._room = room
-        self.usual, self.most = room.usual, room.most
-        """How many plays at once there are, and may be."""
-        self.sharing = 2 * room.usual
+        self.most = room.most
+        """How many plays at once there may be."""
+        self.sharing = room.sharing
         """How many of those that share a strike at servers; fewer where too many come apart."""
         self._hosts: SimpleQueue[str] = SimpleQueue()
         for slot in range(self.most):
@@ -109,8 +109,8 @@ class Plays:
         self._warmed: set[str] = set()  # scenarios
         self._forgets = not plan.topology_of(case).quorum
         self._lending = threading.Lock()
-        victims.raise_to(room.usual)
-        others.raise_to(room.usual * self.setting.rivals_and_helper)
+        victims.raise_to(SLOTS)
+        others.raise_to(SLOTS * self.setting.rivals_and_helper)
 
     def play_all(self, trials: Sequence[Trial]) -> list[Played]:
         """Those that may be played together (``lockbench.explore.pending``), with what the servers
@@ -271,14 +271,14 @@ class Room:
 
     def __init__(
         self,
-        usual: int,
         most: int,
         spare_bytes: int,
+        sharing: int = SHARING,
         busy: Callable[[], float] | None = None,
     ) -> None:
-        """``spare_bytes``: so much memory is to stay free. ``busy``: percent of the processors
-        since it was asked last."""
-        self.usual, self.most, self._busy = usual, most, busy or Processors().busy
+        """``spare_bytes``: so much memory is to stay free. ``sharing``: how many share a strike at
+        first. ``busy``: percent of the processors since it was asked last."""
+        self.most, self.sharing, self._busy = most, sharing, busy or Processors().busy
         self._spare_bytes = spare_bytes
         self._there = 0
         self._changed = threading.Condition()
@@ -286,7 +286,7 @@ class Room:
 
     def __enter__(self) -> None:
         with self._changed:
-            while self._there >= self.usual and not self._is_idle():
+            while self._there >= SLOTS and not self._is_idle():
                 self._changed.wait(LOOKS_S)
             self._there += 1
 
@@ -311,9 +311,9 @@ class Room:
 def room_of(case: plan.Case) -> Room:
     """For the plays of a lock on all its clusters."""
     if isinstance(library_of(case.system), ContainerLibrary):
-        return Room(CONTAINER_SLOTS, SHARING, CONTAINER_SPARE_BYTES)
+        return Room(MOST, CONTAINER_SPARE_BYTES, CONTAINER_SHARING)
     longer = case.pace.lease_ttl_s / LEASE_S
-    return Room(SLOTS, min(MOST, int(SHARING * longer)), SPARE_BYTES)
+    return Room(min(MOST_OF_LONGER, int(MOST * longer)), SPARE_BYTES)
 
 
 class Processors:

@@ -21,7 +21,7 @@ from lockbench.explore.servers import LED
 from lockbench.explore.trial import Played, Trial
 from lockbench.explore.trials import act_of
 
-CHUNK: Final = 6  # of those that strike no server: so many times as many as there are at once
+CHUNK: Final = 3  # of those that strike no server: so many times as many as there are at once
 
 
 class Pool:
@@ -79,7 +79,7 @@ class Pool:
 
     def _taken(self, pending: Pending, at: int, *, last: bool) -> Sequence[Trial]:
         one = self._each[at]
-        return pending.take(max(one.most, CHUNK * one.usual), one.sharing, last=last)
+        return pending.take(CHUNK * one.most, one.sharing, last=last)
 
 
 class _Begun(NamedTuple):

@@ -20,7 +20,7 @@ import os
 import shutil
 import subprocess
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -37,6 +37,7 @@ from lockbench.locks.shared.sidecar import (
     SidecarLock,
     shared,
 )
+from lockbench.locks.shared.template import TEMPLATE, Template
 
 ADAPTERS: Final = Path(__file__).resolve().parents[1] / "libraries"
 SHARED: Final = ADAPTERS / "shared"
@@ -149,15 +150,20 @@ class Library:
     def started(self) -> Sidecar:
         """What the clients of this process run in. Raises LockUnusableError, SidecarError."""
         self.prepare()
-        command = [
-            str(self.environment / "bin" / "python"),
-            "-P",  # the adapter's folder must not shadow anything
-            str(self.adapter),
-        ]
-        return shared(
-            self.name,
-            lambda: Sidecar(self.name, command, {"PYTHONPATH": python_path()}),
+        path, template = {"PYTHONPATH": python_path()}, os.environ.get(TEMPLATE)
+        return shared(self.name, lambda: Sidecar(self.name, self._command(), path, template))
+
+    def template(self, environment: Mapping[str, str]) -> Template:
+        """What forks sidecars for processes that have its ``path`` as ``TEMPLATE`` in their
+        environment. Raises LockUnusableError."""
+        self.prepare()
+        return Template(
+            self._command(), os.environ | {"PYTHONPATH": python_path()} | dict(environment)
         )
+
+    def _command(self) -> list[str]:
+        # -P: the adapter's folder must not shadow anything.
+        return [str(self.environment / "bin" / "python"), "-P", str(self.adapter)]
 
     def _build(self, environment: Path, lock: int) -> None:
         """``lock`` is held by pip, too, which goes on when this process is killed."""

@@ -1,8 +1,8 @@
 """A lock that runs in a process of its own, a sidecar, and is spoken to by ``docs/sidecar.md``.
 
 One sidecar per process and library, started by its first client, for all clients of that process.
-It is a child in this process' group, so a signal to the group reaches it too, and it dies with this
-process (PR_SET_PDEATHSIG; and its standard input ends).
+It is in this process' group, so a signal to the group reaches it too, and it dies with this process
+(PR_SET_PDEATHSIG, unless a template forked it; and its standard input ends).
 
 A sidecar that ends, does not answer a ping, answers garbage or speaks a newer protocol is killed
 and not started again. Whatever was in flight is Unknown; later acquires are without effect, later
@@ -44,6 +44,7 @@ from lockbench.locks.base import (
     Unknown,
     token_of,
 )
+from lockbench.locks.shared.template import forked
 
 if TYPE_CHECKING:
     import psutil
@@ -99,16 +100,22 @@ class Process(Protocol):
 
 
 class Sidecar:
-    """The process and the stream to it. ``command`` is what to run, ``name`` what to call it."""
+    """The process and the stream to it. ``command`` is what to run, ``name`` what to call it.
+    ``template`` is where to ask for it instead of starting it."""
 
     def __init__(
-        self, name: str, command: Sequence[str], environment: Mapping[str, str] | None = None
+        self,
+        name: str,
+        command: Sequence[str],
+        environment: Mapping[str, str] | None = None,
+        template: str | None = None,
     ) -> None:
         self.name = name
         self.library = ""  # name and version, as it says itself: whatever fails is said with them
         self.failure: str | None = None
         self._command = list(command)
         self._environment = dict(environment or {})
+        self._template = template
         self._socket, self._theirs = socket.socketpair()
         self._questions: dict[int, _Question] = {}
         self._clients: dict[int, SidecarLock] = {}
@@ -216,6 +223,9 @@ class Sidecar:
         # gevent leaves both ends non-blocking; the sidecar's shall be an ordinary one.
         os.set_blocking(self._theirs.fileno(), True)
         with self._theirs:
+            if self._template is not None:
+                self._process = forked(self._template, self._theirs.fileno())
+                return
             self._process = subprocess.Popen(
                 self._command,
                 stdin=self._theirs.fileno(),

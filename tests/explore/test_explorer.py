@@ -284,7 +284,8 @@ def test_more_play_at_once_while_the_processors_are_idle_and_the_memory_suffices
     busy: float, spare_bytes: int, at_once: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(plays, "LOOKS_S", 0.01)
-    room, there, most = plays.Room(1, 3, spare_bytes, lambda: busy), 0, 0
+    monkeypatch.setattr(plays, "SLOTS", 1)
+    room, there, most = plays.Room(3, spare_bytes, busy=lambda: busy), 0, 0
     changed = threading.Condition()
 
     def come() -> None:

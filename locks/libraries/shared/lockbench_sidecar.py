@@ -17,11 +17,14 @@ import json
 import logging
 import mmap
 import os
+import signal
+import socket
 import struct
 import threading
 import time
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from importlib.metadata import version
 from queue import SimpleQueue
@@ -30,6 +33,8 @@ from typing import Any
 PROTOCOL = 1
 # Names the file and the byte offset of a number, in nanoseconds, by which the wall clock is off.
 CLOCK_ENVIRONMENT = "LOCKBENCH_CLOCK_OFFSET"
+# Is set where standard input is a socket that listens: each connection asks for one sidecar.
+TEMPLATE_ENVIRONMENT = "LOCKBENCH_TEMPLATE"
 
 
 @dataclass(frozen=True)
@@ -142,6 +147,8 @@ class Client(ABC):
 
 def serve(library: str, connect: Callable[[Setup], Client]) -> None:
     """Never returns. ``library`` is the name of its distribution."""
+    if TEMPLATE_ENVIRONMENT in os.environ:
+        _be_template()
     _move_clock()
     logging.getLogger().addHandler(logging.NullHandler())
     inward, outward = _streams()
@@ -277,6 +284,37 @@ def _words(answer: Answer) -> dict[str, Any]:
 def named(error: BaseException) -> str:
     """An error in words, on one line."""
     return " ".join(f"{type(error).__name__}: {error}".rstrip(": ").split())
+
+
+def _be_template() -> None:
+    """Forks a sidecar for each connection, which brings the number of a process group, and as
+    descriptors the sidecar's stream and where it prints. Returns in each sidecar. Ends where
+    imports have started threads, which would be missing there."""
+    if threading.active_count() > 1:
+        os._exit(1)
+    signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # nobody waits for them here
+    listener = socket.socket(fileno=os.dup(0))
+    os.write(1, b"ready\n")
+    while True:
+        channel, _ = listener.accept()
+        group, (stream, prints), _, _ = socket.recv_fds(channel, 64, 2)
+        if (pid := os.fork()) == 0:
+            break
+        try:
+            os.setpgid(pid, int(group))
+        except OSError:  # whoever asked has ended
+            os.kill(pid, signal.SIGKILL)
+        with suppress(OSError):
+            channel.sendall(str(pid).encode())
+        for descriptor in (channel.detach(), stream, prints):
+            os.close(descriptor)
+    listener.close()
+    channel.close()
+    signal.signal(signal.SIGCHLD, signal.SIG_DFL)
+    for source, targets in ((stream, (0, 1)), (prints, (2,))):
+        for target in targets:
+            os.dup2(source, target)
+        os.close(source)
 
 
 def _streams() -> tuple[int, int]:
