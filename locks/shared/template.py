@@ -28,7 +28,7 @@ from lockbench.clusters.engine.owner import die_with_parent
 TEMPLATE: Final = "LOCKBENCH_TEMPLATE"
 START_S: Final = 60.0
 READ_BYTES: Final = 64
-NUMBER: Final = "ascii"
+READY: Final = b"ready\n"
 
 
 class Forked:
@@ -52,7 +52,7 @@ class Forked:
 
 class Template:
     """A context manager. ``command`` starts the adapter. ``path`` is where it listens, None where
-    it cannot fork: its adapter ended, or has more than one thread."""
+    it cannot fork: its adapter ended, has more than one thread or does not use ``serve``."""
 
     def __init__(self, command: Sequence[str], environment: Mapping[str, str]) -> None:
         self._folder = tempfile.TemporaryDirectory(prefix="lockbench-template-")
@@ -82,7 +82,7 @@ class Template:
         assert self._process.stdout is not None
         poller = select.poll()
         poller.register(self._process.stdout, select.POLLIN)
-        return bool(poller.poll(1000 * START_S)) and bool(self._process.stdout.readline())
+        return bool(poller.poll(1000 * START_S)) and self._process.stdout.readline() == READY
 
 
 def forked(path: str, stream: int) -> Forked:
@@ -90,7 +90,7 @@ def forked(path: str, stream: int) -> Forked:
     goes to this process' standard error. Raises OSError."""
     with socket.socket(socket.AF_UNIX) as channel:
         channel.connect(path)
-        socket.send_fds(channel, [str(os.getpgrp()).encode(NUMBER)], [stream, 2])
+        socket.send_fds(channel, [str(os.getpgrp()).encode()], [stream, 2])
         answer = channel.recv(READ_BYTES)
     if not answer:
         raise OSError("the template of the sidecars has ended")

@@ -94,7 +94,9 @@ def test_a_sidecar_ends_when_who_asked_is_gone() -> None:
         eventually(lambda: not psutil.pid_exists(int(left)))
 
 
-@pytest.mark.parametrize("program", [THREAD + COUNTS + SERVES, "raise SystemExit(1)", ""])
+@pytest.mark.parametrize(
+    "program", [THREAD + COUNTS + SERVES, "raise SystemExit(1)", 'print("hello")']
+)
 def test_what_cannot_fork_says_so(program: str) -> None:
     with template(program) as made:
         assert made.path is None
