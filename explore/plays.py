@@ -281,11 +281,12 @@ class Room:
         self.most, self.sharing, self._busy = most, sharing, busy or Processors().busy
         self._spare_bytes = spare_bytes
         self._there = 0
+        self._first = threading.Lock()  # one of those that wait looks at the processors
         self._changed = threading.Condition()
         self._looked = -math.inf
 
     def __enter__(self) -> None:
-        with self._changed:
+        with self._first, self._changed:
             while self._there >= SLOTS and not self._is_idle():
                 self._changed.wait(LOOKS_S)
             self._there += 1

@@ -63,7 +63,7 @@ KEEPS: Final = 0.8
 ASKS: Final = 5.0
 # A wait for a free key is too long after so many leases (``lockbench.explore.judge``).
 TOO_LONG: Final = 0.25
-POLL_S: Final = 0.01
+POLL_S: Final = 0.05
 
 
 class Server(Protocol):
