@@ -42,6 +42,7 @@ SLOTS: Final = 6
 MOST: Final = 48
 MOST_OF_LONGER: Final = 120
 BUSY_MAX: Final = 85.0  # percent of the processors
+FULL: Final = 95.0
 SPARE_BYTES: Final = 1 << 30  # of memory
 SHARING: Final = 24  # to begin with, of those that share a strike at servers
 CONTAINER_SHARING: Final = 12
@@ -150,6 +151,7 @@ class Plays:
             frozen_s=self.setting.lasts_s(BEYOND),
         )
         striker = threading.Thread(target=blow.run, daemon=True)
+        processors = Processors()
         striker.start()
         latest_s = max(map(at_s_of, trials))
         servers = [Later(blow, latest_s - at_s_of(trial)) for trial in trials]
@@ -162,7 +164,7 @@ class Plays:
         for play in played:
             play.unable = play.unable or blow.failure
         most = self.most if self._room.has_memory() else self.sharing
-        self.sharing = next_sharing(self.sharing, most, played)
+        self.sharing = next_sharing(self.sharing, most, played, processors.busy())
         return played
 
     def _play_at_once(
@@ -249,12 +251,15 @@ class Plays:
             write_service(play.folder, replace(service, tenures=mine))
 
 
-def next_sharing(sharing: int, most: int, played: Sequence[Played]) -> int:
-    """How many are to share the next strike: half where too many came apart from the others, then
-    more again."""
+def next_sharing(sharing: int, most: int, played: Sequence[Played], busy: float = 0.0) -> int:
+    """How many are to share the next strike: half where too many came apart from the others, fewer
+    where the processors were ``busy`` (percent) from the first to the last, then more again."""
     apart = sum(play.unable == APART for play in played)
+    together = min(sharing, len(played))
     if apart > APART_MAX * len(played):
-        return max(SHARING_MIN, min(sharing, len(played)) // 2)
+        return max(SHARING_MIN, together // 2)
+    if busy > FULL:
+        return max(SHARING_MIN, together - together // 4)
     if apart or 2 * len(played) < sharing:  # there may be as many parts of the same size
         return sharing
     return min(most, sharing + sharing // 4)

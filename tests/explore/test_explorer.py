@@ -256,25 +256,29 @@ def test_of_several_nodes_that_are_asked_at_once_one_is_meant(
 
 
 @pytest.mark.parametrize(
-    ("sharing", "played", "apart", "then"),
+    ("sharing", "played", "apart", "busy", "then"),
     [
-        (48, 48, 25, 24),
-        (48, 48, 24, 48),
-        (48, 20, 11, 10),  # fewer were left
-        (6, 6, 6, 4),
-        (4, 4, 4, 4),
-        (24, 24, 0, 30),
-        (24, 24, 1, 24),
-        (24, 10, 0, 24),  # says nothing of more
-        (48, 48, 0, 48),
+        (48, 48, 25, 0, 24),
+        (48, 48, 24, 0, 48),
+        (48, 20, 11, 0, 10),  # fewer were left
+        (6, 6, 6, 0, 4),
+        (4, 4, 4, 0, 4),
+        (24, 24, 0, 90, 30),
+        (24, 24, 1, 0, 24),
+        (24, 10, 0, 0, 24),  # says nothing of more
+        (48, 48, 0, 0, 48),
+        (24, 24, 0, 99, 18),
+        (24, 24, 13, 99, 12),
+        (24, 12, 0, 99, 9),
+        (4, 4, 0, 99, 4),
     ],
 )
-def test_fewer_share_a_strike_where_too_many_come_apart(
-    sharing: int, played: int, apart: int, then: int, tmp_path: Path
+def test_fewer_share_a_strike_where_too_many_come_apart_or_the_machine_is_busy(
+    sharing: int, played: int, apart: int, busy: float, then: int, tmp_path: Path
 ) -> None:
     unable = [APART] * apart + [""] * (played - apart)
     came = [Played(Trial("free"), tmp_path, "k", unable=why) for why in unable]
-    assert next_sharing(sharing, 48, came) == then
+    assert next_sharing(sharing, 48, came, busy) == then
 
 
 @pytest.mark.parametrize(
