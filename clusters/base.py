@@ -347,6 +347,14 @@ class Led(Protocol):
 
 
 @runtime_checkable
+class Direct(Protocol):
+    """Servers are reached past the links, too."""
+
+    def direct_addresses(self) -> Sequence[tuple[str, int]]:
+        """Where this machine reaches each node's server: the node's own address and port."""
+
+
+@runtime_checkable
 class Measurable(Protocol):
     """The cost of the link itself can be measured."""
 

@@ -26,7 +26,7 @@ from lockbench.clusters.base import Cluster, ClusterError, Recorded, Sharded
 from lockbench.explore.actors import Actors
 from lockbench.explore.asked import LEASE_S, Asked
 from lockbench.explore.faults import BEYOND, ENDS
-from lockbench.explore.servers import APART, Blow, interchangeable, of_one_quorum
+from lockbench.explore.servers import APART, Blow, addresses, interchangeable, of_one_quorum
 from lockbench.explore.stage import Stage
 from lockbench.explore.trial import Played, Setting, Trial
 from lockbench.explore.trials import act_of, at_s_of, servers_of
@@ -84,16 +84,17 @@ class Plays:
         numbers: Iterator[int],
     ) -> None:
         case = what.case
+        topology = plan.topology_of(case)
         self.setting = Setting(
             case.lock,
             case.system,
             case.pace,
-            tuple(cluster.addresses(VICTIMS_GROUP)),
-            tuple(cluster.addresses(OTHERS_GROUP)),
+            tuple(addresses(cluster, topology, VICTIMS_GROUP)),
+            tuple(addresses(cluster, topology, OTHERS_GROUP)),
             case.seed,
             what.clients,
-            interchangeable=interchangeable(cluster, plan.topology_of(case)),
-            of_one_quorum=of_one_quorum(cluster, plan.topology_of(case)),
+            interchangeable=interchangeable(cluster, topology),
+            of_one_quorum=of_one_quorum(cluster, topology),
         )
         self.cluster = cluster
         self.folder = folder
@@ -108,7 +109,7 @@ class Plays:
             self._hosts.put(f"127.0.0.{FIRST_HOST + slot}")
         self._numbers = numbers
         self._warmed: set[str] = set()  # scenarios
-        self._forgets = not plan.topology_of(case).quorum
+        self._forgets = not topology.quorum
         self._lending = threading.Lock()
         victims.raise_to(SLOTS)
         others.raise_to(SLOTS * self.setting.rivals_and_helper)

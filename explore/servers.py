@@ -18,6 +18,7 @@ from lockbench.clusters.base import (
     Cluster,
     ClusterError,
     Composed,
+    Direct,
     Killable,
     Led,
     Pausable,
@@ -75,6 +76,14 @@ def interchangeable(cluster: Cluster, topology: Topology) -> Sequence[int]:
 def of_one_quorum(cluster: Cluster, topology: Topology) -> bool:
     """Whether a client may ask any of the servers, and is told the same by each."""
     return topology.quorum and not isinstance(cluster, Composed)
+
+
+def addresses(cluster: Cluster, topology: Topology, group: int) -> Sequence[tuple[str, int]]:
+    """Where the clients of a group reach the nodes: past links that nothing is done to here, which
+    take more of the processors than servers do, unless servers tell clients of other addresses."""
+    if topology.over_hosts and isinstance(cluster, Direct):
+        return cluster.direct_addresses()
+    return cluster.addresses(group)
 
 
 class Blow:

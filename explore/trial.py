@@ -81,8 +81,8 @@ class Trial:
 
 @dataclass(frozen=True)
 class Setting:
-    """What all plays of an exploration share. ``victim``, ``others``: the addresses of the nodes
-    through the links of two client groups. ``seed``: of the victim's own draws, so that its plays
+    """What all plays of an exploration share. ``victim``, ``others``: where the victim's links and
+    the other clients reach the nodes. ``seed``: of the victim's own draws, so that its plays
     are alike. ``clients``: as of ``lockbench.explore.asked.Asked``. ``interchangeable``:
     nodes that know nothing of each other. ``of_one_quorum``: a client may ask any of the nodes;
     they are numbered in the order in which the victim connects to them, so that those who choose

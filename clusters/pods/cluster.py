@@ -7,7 +7,7 @@ A topology is a subclass that says what runs in the server containers and how to
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 
 from lockbench.clusters.base import HARNESS, ClusterError, Usage
 from lockbench.clusters.engine import cgroups
@@ -50,8 +50,11 @@ class PodCluster(Pods, LinkedCluster):
 
     def link_overhead_us(self, rounds: int) -> Mapping[str, float]:
         """Median microseconds of the cheapest request, through the link and past it, in turns."""
-        linked, direct = self.address(HARNESS, 1), (self._pods[1].ip, self.port(1))
+        linked, direct = self.address(HARNESS, 1), self.direct_addresses()[0]
         return self._pings_us(rounds, linked=linked, direct=direct)
+
+    def direct_addresses(self) -> Sequence[Address]:
+        return [(self._pods[node].ip, self.port(node)) for node in self.nodes]
 
     def commands(self, address: Address, limit_s: float) -> int | None:
         """How many requests a server says that it has answered, None where it does not count.

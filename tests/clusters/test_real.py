@@ -82,6 +82,7 @@ def test_five_independent_nodes(start: Start) -> None:
         for node in cluster.nodes:
             ask(cluster.address(1, node), "SET", "who", str(node))
         assert [ask(cluster.address(2, n), "GET", "who") for n in cluster.nodes] == list("12345")
+        assert [ask(at, "GET", "who") for at in cluster.direct_addresses()] == list("12345")
         began = time.monotonic()
         cluster.kill([1, 2, 3])
         assert [cluster.serves(node, SURE_S) for node in cluster.nodes] == [False] * 3 + [True] * 2
