@@ -42,7 +42,7 @@ from lockbench.explore.trial import at_event
 from lockbench.history.files import BadFile, MissingFile
 from lockbench.locks.registry import systems
 from lockbench.report.messages import summary
-from lockbench.results.documents import read, text_of
+from lockbench.results.documents import line_of, read, text_of
 from lockbench.results.documents.exploration import Exploration
 from lockbench.results.errors import BadInput, Ending, Failed, Unfit
 from lockbench.results.store import SLUG_CHARS_MAX, slug, write_atomically
@@ -104,7 +104,8 @@ def explore_into(
     def saved(known: Exploration) -> None:
         nonlocal document
         document = known
-        write_atomically(folder / DOCUMENT, text_of(known))
+        # On one line: laying it out takes a hundred times as long, and plays wait meanwhile.
+        write_atomically(folder / DOCUMENT, line_of(known))
 
     told(" with ".join([case.lock, *ref]) + f" on {case.topology}, into {folder}")
     try:
@@ -263,4 +264,6 @@ def _known(folder: Path, what: Asked) -> Exploration | None:
     wanted = (case.lock, case.topology, case.seed, case.pace.lease_ttl_s, what.clients)
     if (known.lock, known.topology, known.seed, known.lease_s, known.clients) != wanted:
         raise BadInput(f"{folder} has another exploration; begin again with --anew")
+    if known.depth < what.depth:  # what comes after each fault was not kept
+        raise BadInput(f"{folder} is of depth {known.depth}; begin again with --anew")
     return known

@@ -352,7 +352,8 @@ class _Explorer:
                 continue
             one = Tried(trial.scenario, struck(trial), "kept", trial.pair, counts.plays[trial])
             if len(trial.strikes) == 1 and not play.unable:
-                one = evolved(one, state=_state(play), then=_then(play))
+                then = _then(play) if self._what.depth > 1 else ()
+                one = evolved(one, state=_state(play), then=then)
             hopeless = play.unable or _is_foreign(play)
             timed = counts.waits[trial] == PLAYS_MAX
             shown = None if hopeless else judged(met, self._setting.system, timed=timed)

@@ -66,7 +66,8 @@ class Tried(Part, frozen=True):
     """``pair``: of two faults, one after the other; otherwise one fault, at an event or at that of
     each of several nodes. ``plays``: how often it was played until it met its events, or given up.
     ``finding``: the place of what it found among the findings. ``why``: of what could not run. Of
-    one fault at one event, ``state``: as that of the scenario; ``then``: the events after it."""
+    one fault at one event, ``state``: as that of the scenario; ``then``: the events after it, where
+    pairs are asked for."""
 
     scenario: Name
     strikes: tuple[StrikeAt, ...]

@@ -38,7 +38,7 @@ from lockbench.explore.judge import RAISES, Shown
 from lockbench.explore.link import FITTING
 from lockbench.explore.mapped import map_of
 from lockbench.explore.plays import next_sharing
-from lockbench.explore.servers import APART, interchangeable
+from lockbench.explore.servers import APART, addresses, interchangeable
 from lockbench.explore.several import at_once
 from lockbench.explore.trial import Place, Played, Setting, Strike, Trial, at_event, event_of
 from lockbench.explore.trials import pairs_of, polls, servers_of, singles, standing
@@ -314,6 +314,24 @@ def test_servers_of_which_one_leads_are_struck_themselves() -> None:
     assert servers_of(wiped(2), ()) == [2]
 
 
+class Linked(Nodes):
+    """Also reached past its links."""
+
+    def addresses(self, group: int) -> Sequence[tuple[str, int]]:
+        return [("127.0.0.1", group)]
+
+    def direct_addresses(self) -> Sequence[tuple[str, int]]:
+        return [("172.17.0.2", 9)]
+
+
+@pytest.mark.parametrize(
+    ("topology", "direct"), [("redlock", True), ("zookeeper", True), ("redis-cluster", False)]
+)
+def test_clients_that_are_told_addresses_stay_on_the_links(topology: str, direct: bool) -> None:
+    found = addresses(cast("Cluster", Linked(1)), topologies()[topology], 2)
+    assert found == ([("172.17.0.2", 9)] if direct else [("127.0.0.1", 2)])
+
+
 @pytest.mark.parametrize(
     ("topology", "apart"),
     [("redlock", True), ("etcd", False), ("sentinel", False), ("redis-cluster", False)],
@@ -440,7 +458,6 @@ def test_what_is_done_takes_no_time_and_what_was_begun_takes_its_rest(tmp_path: 
     kept_in(tmp_path, half)
     kept_in(tmp_path, done, ended=True)
     assert [left_s(what, tmp_path) for what in (half, done)] == [100.0, 0.0]
-    assert left_s(asked("redis-token", depth=2), tmp_path) > 0
     assert left_s(asked("etcd", depth=2), tmp_path) > 0
     every = beforehand([half, done, new], tmp_path)
     assert every.startswith(f"3 locks, 1 of them done, {at_once()} at once, about ")
@@ -552,6 +569,15 @@ def test_other_numbers_of_clients_are_refused_and_no_part_of_the_same_exploratio
     (folder_of(usual, tmp_path, None) / DOCUMENT).write_text(text_of(begun(usual)))
     with pytest.raises(BadInput, match="another exploration"):
         explore_into(few, tmp_path, HERE, lambda _: None)
+
+
+def test_pairs_are_no_part_of_what_tried_each_fault_alone(tmp_path: Path) -> None:
+    """What came after each fault was not kept."""
+    alone, pairs = asked("redis-token"), asked("redis-token", depth=2)
+    (folder := folder_of(alone, tmp_path, None)).mkdir()
+    (folder / DOCUMENT).write_text(text_of(begun(alone)))
+    with pytest.raises(BadInput, match="is of depth 1; begin again with --anew"):
+        explore_into(pairs, tmp_path, HERE, lambda _: None)
 
 
 @pytest.mark.parametrize(("lock", "unjudged"), [("redsync", True), ("redis-token", False)])
