@@ -1,5 +1,5 @@
 """redlock-ng's ``Redlock``, as its user drives it; what is set stands in ``lock.py``. The library
-waits for ever or not at all, so a wait asks again until it is over.
+waits for ever or not at all, so a wait asks again until it is over, with the library's own pauses.
 
 The promise (``redlock/lock.py`` of 2.0.4): ``Redlock.acquire`` counts ``validity`` from before the
 first SET of an attempt, less its drift, and so does ``rounds``. All attempts have one value; each
@@ -12,6 +12,7 @@ from that call, less nothing. It asks one node after the other, so most keys liv
 
 from __future__ import annotations
 
+import random
 import time
 from typing import Any
 
@@ -37,7 +38,9 @@ class RedlockNg(Client):
     def __init__(self, setup: Setup) -> None:
         self._rounds = Rounds()
         config = RedlockConfig(masters=[f"redis://{host}:{port}/0" for host, port in setup.nodes])
+        self._safe = setup.safe
         self._manager = Redlock(config, retry_count=0) if setup.safe else Redlock(config)
+        self._pause_s = (self._manager.retry_delay_min, self._manager.retry_delay_max)
         self._manager.client.instances = [
             Node(
                 host,
@@ -61,6 +64,9 @@ class RedlockNg(Client):
                 return self._rounds.granted(lock.value, ttl_s, context)
             if time.monotonic() >= over:
                 return refused(wait_s, "lock.valid is False")
+            if self._safe:  # one attempt does not pause
+                pause_s = random.uniform(*self._pause_s)
+                time.sleep(max(0.0, min(pause_s, over - time.monotonic())))
 
     def release(self, hold: str, lock: Any) -> Freed:
         """The end of the ``with``."""
