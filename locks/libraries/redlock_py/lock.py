@@ -20,6 +20,7 @@ from lockbench.locks.shared.expectations import (
     with_changes,
     with_verdicts,
 )
+from lockbench.locks.shared.lease import LIVES_ON
 from lockbench.locks.shared.library import Library
 
 DOC = "https://github.com/SPSCommerce/redlock-py"
@@ -60,6 +61,7 @@ SYSTEM = System(
     },
     raises=_ERRORS,
     late_release="Released",  # unlock() returns nothing, whatever happened
+    not_owed={LIVES_ON: "its keys live as long as its user says, and it cannot extend them"},
     untested="it runs at its defaults alone, so a call lasts as long as its retries",
     expectations=silent_release(f"{DOC}/blob/master/redlock/__init__.py: unlock() returns nothing"),
 )
