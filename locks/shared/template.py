@@ -17,6 +17,7 @@ import signal
 import socket
 import subprocess
 import tempfile
+import threading
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
@@ -36,18 +37,25 @@ class Forked:
 
     def __init__(self, pid: int) -> None:
         self.pid = pid
-        self._descriptor = os.pidfd_open(pid)
+        self._using = threading.Lock()
+        self._descriptor: int | None = os.pidfd_open(pid)
 
     def kill(self) -> None:
         """SIGKILL; no error when it has ended."""
-        with suppress(ProcessLookupError):
-            signal.pidfd_send_signal(self._descriptor, signal.SIGKILL)
+        with self._using, suppress(ProcessLookupError):
+            if self._descriptor is not None:
+                signal.pidfd_send_signal(self._descriptor, signal.SIGKILL)
 
     def wait(self) -> None:
         """Returns when it has ended."""
+        if self._descriptor is None:
+            return
         poller = select.poll()
         poller.register(self._descriptor, select.POLLIN)
         poller.poll()
+        with self._using:
+            os.close(self._descriptor)
+            self._descriptor = None
 
 
 class Template:

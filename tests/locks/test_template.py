@@ -70,12 +70,15 @@ def test_each_sidecar_is_a_process_of_its_own_in_the_group_of_who_asked() -> Non
         other.close()
 
 
-def test_a_sidecar_that_is_closed_is_gone() -> None:
+def test_a_sidecar_that_is_closed_is_gone_and_leaves_no_descriptor() -> None:
     with template(COUNTS + SERVES) as made:
+        before = psutil.Process().num_fds()
         one = forked(made)
         one.close()
         with pytest.raises(ProcessLookupError):
             os.kill(one.pid, 0)
+        one.close()
+        eventually(lambda: psutil.Process().num_fds() <= before)
 
 
 # Asks for a sidecar, says which process that is, and is gone.
