@@ -252,7 +252,7 @@ class Plays:
             write_service(play.folder, replace(service, tenures=mine))
 
 
-def next_sharing(sharing: int, most: int, played: Sequence[Played], busy: float = 0.0) -> int:
+def next_sharing(sharing: int, most: int, played: Sequence[Played], busy: float) -> int:
     """How many are to share the next strike: half where too many came apart from the others, fewer
     where the processors were ``busy`` (percent) from the first to the last, then more again."""
     apart = sum(play.unable == APART for play in played)

@@ -306,15 +306,17 @@ def _be_template() -> None:
             os.kill(pid, signal.SIGKILL)
         with suppress(OSError):
             channel.sendall(str(pid).encode())
-        for descriptor in (channel.detach(), stream, prints):
-            os.close(descriptor)
+        channel.close()
+        os.close(stream)
+        os.close(prints)
     listener.close()
     channel.close()
     signal.signal(signal.SIGCHLD, signal.SIG_DFL)
-    for source, targets in ((stream, (0, 1)), (prints, (2,))):
-        for target in targets:
-            os.dup2(source, target)
-        os.close(source)
+    os.dup2(stream, 0)
+    os.dup2(stream, 1)
+    os.dup2(prints, 2)
+    os.close(stream)
+    os.close(prints)
 
 
 def _streams() -> tuple[int, int]:
