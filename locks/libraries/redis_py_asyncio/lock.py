@@ -11,7 +11,6 @@ Does not guarantee: what ``redis-py`` does not.
 from __future__ import annotations
 
 from lockbench.locks.libraries.redis_py import lock as library_redis_py
-from lockbench.locks.redis.expectations import LEASE
 from lockbench.locks.shared.library import Library, as_safe
 
 _PLAIN = Library(__file__)
@@ -26,5 +25,5 @@ _SYSTEM = library_redis_py.SYSTEMS[0].derived(
 
 SYSTEMS = (
     _SYSTEM,
-    as_safe(_SYSTEM, extends=True, expectations=LEASE, limited=True),
+    as_safe(_SYSTEM, extends=True, expectations=library_redis_py.WITH_LEASE, limited=True),
 )
