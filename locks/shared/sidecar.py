@@ -93,7 +93,7 @@ class Process(Protocol):
         """As this process sees it."""
 
     def kill(self) -> None:
-        """SIGKILL; no error when it has ended."""
+        """SIGKILL. May raise psutil.NoSuchProcess when it has ended."""
 
     def wait(self) -> object:
         """Returns when it has ended."""
@@ -273,7 +273,8 @@ class Sidecar:
             if reason != "was closed":
                 log.error("%s", self.failure)
         if self._process is not None:
-            self._process.kill()
+            with suppress(psutil.NoSuchProcess):
+                self._process.kill()
         with suppress(OSError):
             self._socket.shutdown(socket.SHUT_RDWR)
         for question in list(self._questions.values()):

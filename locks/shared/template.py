@@ -13,49 +13,26 @@ from __future__ import annotations
 
 import os
 import select
-import signal
 import socket
 import subprocess
 import tempfile
-import threading
 from collections.abc import Mapping, Sequence
-from contextlib import suppress
 from pathlib import Path
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from lockbench.clusters.engine.owner import die_with_parent
+from lockbench.declarations.lazy import lazy
+
+if TYPE_CHECKING:
+    import psutil
+else:
+    psutil = lazy("psutil")
 
 # In the environment of the template, and of those that ask it: where it listens.
 TEMPLATE: Final = "LOCKBENCH_TEMPLATE"
 START_S: Final = 60.0
 READ_BYTES: Final = 64
 READY: Final = b"ready\n"
-
-
-class Forked:
-    """A sidecar that a template forked. It is no child of this process."""
-
-    def __init__(self, pid: int) -> None:
-        self.pid = pid
-        self._using = threading.Lock()
-        self._descriptor: int | None = os.pidfd_open(pid)
-
-    def kill(self) -> None:
-        """SIGKILL; no error when it has ended."""
-        with self._using, suppress(ProcessLookupError):
-            if self._descriptor is not None:
-                signal.pidfd_send_signal(self._descriptor, signal.SIGKILL)
-
-    def wait(self) -> None:
-        """Returns when it has ended."""
-        if self._descriptor is None:
-            return
-        poller = select.poll()
-        poller.register(self._descriptor, select.POLLIN)
-        poller.poll()
-        with self._using:
-            os.close(self._descriptor)
-            self._descriptor = None
 
 
 class Template:
@@ -93,13 +70,16 @@ class Template:
         return bool(poller.poll(1000 * START_S)) and self._process.stdout.readline() == READY
 
 
-def forked(path: str, stream: int) -> Forked:
+def forked(path: str, stream: int) -> psutil.Process:
     """A new sidecar of the template at ``path``, which is spoken to over ``stream``; what it prints
-    goes to this process' standard error. Raises OSError."""
+    goes to this process' standard error. It is no child of this process. Raises OSError."""
     with socket.socket(socket.AF_UNIX) as channel:
         channel.connect(path)
         socket.send_fds(channel, [str(os.getpgrp()).encode()], [stream, 2])
         answer = channel.recv(READ_BYTES)
     if not answer:
         raise OSError("the template of the sidecars has ended")
-    return Forked(int(answer))
+    try:
+        return psutil.Process(int(answer))
+    except psutil.NoSuchProcess as error:
+        raise OSError("a forked sidecar ended at once") from error
