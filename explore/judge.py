@@ -234,8 +234,8 @@ def _unwoken(played: Played, history: History, system: System) -> str | None:
     in_turn = aimed.kind in {"mutex", "reentrant"} and not (played.in_parts or of_servers)
     healed_ns = max((f.heal_ns[1] for f in of_servers if f.heal_ns), default=0)
     answers_ns = {
-        servers: max(map(_answered_ns, of_servers if servers else history.faults), default=0)
-        for servers in (True, False)
+        servers: max((_answered_ns(fault, system) for fault in faults), default=0)
+        for servers, faults in ((True, of_servers), (False, history.faults))
     }
     # A new leader gives each lease or session its whole time again, from when it leads
     # (etcd's lessor, Promote; ZooKeeper's SessionTrackerImpl).
@@ -268,14 +268,15 @@ def _unwoken(played: Played, history: History, system: System) -> str | None:
     return None
 
 
-def _answered_ns(fault: Fault) -> int:
-    """From when on clients have an answer to all that is asked. What was sent before a fault was
-    over may get none, and its client waits for one; of a frozen client nothing is lost."""
+def _answered_ns(fault: Fault, system: System) -> int:
+    """From when on clients have an answer to all that is asked, and the lock grants again. What was
+    sent before a fault was over may get none, and its client waits for one; of a frozen client
+    nothing is lost."""
     if fault.heal_ns is None:
         return 0
     known = FAULTS.get(fault.name)
     frozen = known is not None and known.act == "client-frozen"
-    return fault.heal_ns[1] + (0 if frozen else int(1e9 * CLIENT_TIMEOUT_S))
+    return fault.heal_ns[1] + (0 if frozen else int(1e9 * (CLIENT_TIMEOUT_S + system.settles_s)))
 
 
 def _is_rivals_grant(history: History, row: int) -> bool:

@@ -341,6 +341,15 @@ def test_who_was_frozen_lost_no_answer(tmp_path: Path) -> None:
     assert not waits_too_long(played(tmp_path), find("redis-token"))
 
 
+def test_a_lock_that_has_to_settle_is_given_its_time(tmp_path: Path) -> None:
+    led = Fault("leader-changed", ("node 1",), (2 * NS, 2 * NS), (3 * NS, 3 * NS))
+    waited(tmp_path, until_s=9.0, fault=led)
+    usual = find("redis-token")
+    assert waits_too_long(played(tmp_path), usual)
+    assert waits_too_long(played(tmp_path), usual.derived(settles_s=4.0))
+    assert not waits_too_long(played(tmp_path), usual.derived(settles_s=5.0))
+
+
 def test_who_waits_on_after_a_strike_is_not_woken(tmp_path: Path) -> None:
     wiped = Fault("server-wiped", ("node 1",), (2 * NS, 2 * NS), (3 * NS, 3 * NS))
     waited(tmp_path, until_s=4.4, fault=wiped)
