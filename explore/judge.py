@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from lockbench.bench.judge import Expected
+from lockbench.bench.judge import MAY, Expected
 from lockbench.checker.catalogue import GENERAL, OF_LOCKS
 from lockbench.checker.check import check
 from lockbench.checker.follows import following, told
@@ -100,10 +100,13 @@ def judged(played: Played, system: System, *, timed: bool = True) -> Shown | Und
     like = tuple(dict.fromkeys(name for s in strikes for name in FAULTS[s.fault].like))
     outlasts = SCENARIOS[played.trial.scenario].outlasts
     expected = Expected(system, like or (NONE,), exact=False, outlasts=outlasts)
-    excused = expected.excused(list(broken))
+    # What breaks without a fault breaks beside one.
+    unharmed = Expected(system, (NONE,), exact=False, outlasts=outlasts)
+    excused = expected.excused(list(broken)) | unharmed.excused(list(broken))
     names = told(sorted(broken))
     # Nobody can be granted a key that leaked. Where two had it, who was kept by whom is not known.
-    if not timed or not UNTIMED.isdisjoint(broken):
+    leaks = unharmed.of("leaked-lock").expected in MAY
+    if not timed or leaks or not UNTIMED.isdisjoint(broken):
         always.pop(LOST_WAKEUP, None)
     if not broken and not always:
         unknown = {name: v.reason for name, v in ours.items() if v.result == "unknown"}

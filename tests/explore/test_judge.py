@@ -448,6 +448,31 @@ def test_who_waits_for_a_key_that_leaked_is_no_finding_of_its_own(
     assert shown.verdicts == found
 
 
+@pytest.mark.parametrize("fault", ["request-lost", "server-frozen"])
+def test_what_may_break_without_a_fault_may_break_beside_one(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, fault: str
+) -> None:
+    waited(tmp_path, until_s=3.5)
+    verdicts(monkeypatch, leaked_lock="invalid")
+    play = played(tmp_path, fault)
+    no_lock, neighbour = find("postgres-advisory-pooled"), find("postgres-advisory")
+    for system, declared in ((no_lock, True), (neighbour, False)):
+        shown = judged(play, system)
+        assert isinstance(shown, Shown)
+        assert shown.declared is declared
+
+
+def test_who_waits_for_a_lock_that_leaks_without_a_fault_is_no_finding(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    waited(tmp_path, until_s=3.5)
+    verdicts(monkeypatch, double_grant="valid")
+    assert judged(played(tmp_path), find("postgres-advisory-pooled")) is None
+    shown = judged(played(tmp_path), find("postgres-advisory"))
+    assert isinstance(shown, Shown)
+    assert shown.verdicts == (LOST_WAKEUP,)
+
+
 def verdicts(monkeypatch: pytest.MonkeyPatch, contradicted: str = "", **results: str) -> None:
     """The checker says so."""
     found = {
