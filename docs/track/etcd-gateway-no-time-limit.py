@@ -2,13 +2,13 @@
 # requires-python = ">=3.11"
 # dependencies = ["etcd3-py==0.1.6", "etcd3gw==2.7.0"]
 # ///
-"""etcd3-py and etcd3gw: a release whose answer is lost never returns.
+"""etcd3-py and etcd3gw: a release whose answer never comes never returns.
 
     uv run docs/track/etcd-gateway-no-time-limit.py 127.0.0.1:2379
 
-A lock is given back while no answer of etcd reaches its client, as in a partition that drops
-packets. Then answers pass again: the release of a client at its defaults does not return all the
-same. That of a client that was made with ``timeout=2`` ends.
+A lock is given back while what etcd answers is lost, as when the server's machine loses its power,
+or a firewall forgets the connection. Then answers pass again: the release of a client at its
+defaults does not return all the same. That of a client that was made with ``timeout=2`` ends.
 """
 
 from __future__ import annotations

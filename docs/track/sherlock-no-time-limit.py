@@ -2,13 +2,13 @@
 # requires-python = ">=3.11"
 # dependencies = ["sherlock==0.4.1", "redis==4.6.0"]
 # ///
-"""sherlock: a waiter with ``timeout=2`` whose answer is lost never returns.
+"""sherlock: a waiter with ``timeout=2`` whose answer never comes never returns.
 
     uv run docs/track/sherlock-no-time-limit.py 127.0.0.1:6379
 
-A holds the lock. B waits for it, and no answer of Redis reaches B's client for a while, as in a
-partition that drops packets. Then answers pass again: B does not return all the same. With
-``socket_timeout=1`` on its client B returns.
+A holds the lock. B waits for it, and what Redis answers to B's client is lost for a while, as when
+the server's machine loses its power, or a firewall forgets the connection. Then answers pass again:
+B does not return all the same. With ``socket_timeout=1`` on its client B returns.
 """
 
 from __future__ import annotations
