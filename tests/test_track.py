@@ -35,7 +35,8 @@ def test_a_page_says_what_the_checker_says(page: Page) -> None:
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.id)
 def test_the_command_of_a_page_can_be_given(page: Page) -> None:
-    """A command of ours names a lock and a fault that exist, and that fit; a script parses."""
+    """A command of ours names a lock and a fault that exist, and that fit; a script parses. What
+    another language runs stands in the page."""
     words = page.command.split()
     if words[:2] == ["lockbench", "run"]:
         given = dict(zip(words[2::2], words[3::2], strict=True))
@@ -43,8 +44,10 @@ def test_the_command_of_a_page_can_be_given(page: Page) -> None:
             make_case(lock, given["--fault"], seed=0, topology=given.get("--topology"))
     elif words[:2] == ["python", "-m"]:
         assert (FOLDER.parents[1] / f"{words[2].replace('.', '/')}.py").is_file()
-    else:
+    elif page.script:
         assert any(word.endswith(f"/{page.script}") for word in words)
+    else:
+        assert f"```{words[0]}\n" in (FOLDER / f"{page.id}.md").read_text()
     if page.script:
         ast.parse((FOLDER / page.script).read_text())
 
