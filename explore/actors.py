@@ -160,6 +160,8 @@ class Actors:
                         actor.close()
 
     def _start(self) -> Actor:
+        if self._ended:
+            raise Gone("no actor is started any more")
         name = f"actor-{len(self._all)}-{monotonic_ns():x}"
         path = str(Path(self._folder.name, name))
         with socket.socket(socket.AF_UNIX) as listener:

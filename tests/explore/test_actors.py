@@ -160,6 +160,7 @@ def test_who_waits_for_an_actor_is_told_when_all_are_killed(
                 pass
             with pytest.raises(Gone):
                 pool.raise_to(3)
+            assert len(list(tmp_path.glob("actor-*.log"))) == 2, "one was started for nothing"
 
 
 def test_who_has_not_answered_is_lent_to_nobody_again(actors: Actors, tmp_path: Path) -> None:
