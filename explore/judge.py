@@ -101,7 +101,7 @@ def judged(played: Played, system: System, *, timed: bool = True) -> Shown | Und
     outlasts = SCENARIOS[played.trial.scenario].outlasts
     expected = Expected(system, like or (NONE,), exact=False, outlasts=outlasts)
     # What breaks without a fault breaks beside one.
-    unharmed = Expected(system, (NONE,), exact=False, outlasts=outlasts)
+    unharmed = Expected(system, (NONE,), exact=False)
     excused = expected.excused(list(broken)) | unharmed.excused(list(broken))
     names = told(sorted(broken))
     # Nobody can be granted a key that leaked. Where two had it, who was kept by whom is not known.
