@@ -14,7 +14,6 @@ defaults does not return all the same. That of a client that was made with ``tim
 from __future__ import annotations
 
 import logging
-import threading
 import time
 from collections.abc import Callable
 from typing import Any
@@ -22,7 +21,7 @@ from typing import Any
 import etcd3
 import etcd3gw
 
-from plain import Proxy, Recorder, end, servers
+from plain import Begun, Proxy, Recorder, end, servers
 
 TTL_S = 10
 MUTE_S = 5.0
@@ -54,21 +53,11 @@ def came_of(made: Callable[..., Any], **limit: int) -> str:
     acquire.ok("returned")
     time.sleep(1.0)  # a renewal that was under way has its answer
     giving_back = recorder.begin(name, "release", name)
-    outcome = []
-
-    def release() -> None:
-        try:
-            outcome.append(f"returned {lock.release()!r}")
-        except Exception as error:  # noqa: BLE001 - it is what is looked for
-            outcome.append(f"raised {type(error).__name__}")
-
     proxy.mute = True
-    thread = threading.Thread(target=release, daemon=True)
-    thread.start()
+    begun = Begun(lock.release)
     time.sleep(MUTE_S)
     proxy.mute = False
-    thread.join(LIMIT_S)
-    came = outcome[0] if outcome else f"had not ended {LIMIT_S:g} s after answers passed again"
+    came = begun.came(LIMIT_S) or f"had not ended {LIMIT_S:g} s after answers passed again"
     giving_back.unknown(came)
     return came
 

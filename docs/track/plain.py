@@ -116,6 +116,27 @@ def _moved(line: dict[str, object], zero: int) -> dict[str, object]:
     }
 
 
+class Begun:
+    """A call that runs beside the script, and may never return."""
+
+    def __init__(self, call: Callable[[], object]) -> None:
+        self._call = call
+        self._came = ""
+        self._thread = threading.Thread(target=self._run, daemon=True)
+        self._thread.start()
+
+    def came(self, limit_s: float) -> str | None:
+        """What came of it, in words; None where it has not ended by then."""
+        self._thread.join(limit_s)
+        return self._came or None
+
+    def _run(self) -> None:
+        try:
+            self._came = f"returned {self._call()!r}"
+        except Exception as error:  # noqa: BLE001 - it is what is looked for
+            self._came = f"raised {type(error).__name__}"
+
+
 class Proxy:
     """Forwards TCP to one server. ``reply_delay_s`` holds every reply back. The reply to the first
     request that ``lose`` matches is swallowed and the connection closed: the server has done what

@@ -13,14 +13,13 @@ B does not return all the same. With ``socket_timeout=1`` on its client B return
 
 from __future__ import annotations
 
-import threading
 import time
 from typing import Any
 
 from redis import Redis
 from sherlock import RedisLock
 
-from plain import Proxy, Recorder, end, servers
+from plain import Begun, Proxy, Recorder, end, servers
 
 WAIT_S = 2
 MUTE_AFTER_S, MUTE_S = 0.5, 5.0
@@ -46,23 +45,13 @@ def came_of(name: str, **limit: int) -> str:
     holding.ok("True")
     waiter = lock(name, Redis(host=proxy.host, port=proxy.port, **limit))
     waiting = recorder.begin("B", "acquire", f"b-{name}")
-    outcome = []
-
-    def wait() -> None:
-        try:
-            outcome.append(f"returned {waiter.acquire()!r}")
-        except Exception as error:  # noqa: BLE001 - it is what is looked for
-            outcome.append(f"raised {type(error).__name__}")
-
-    thread = threading.Thread(target=wait, daemon=True)
-    thread.start()
+    begun = Begun(waiter.acquire)
     time.sleep(MUTE_AFTER_S)
     proxy.mute = True
     time.sleep(MUTE_S)
     proxy.mute = False
-    thread.join(LIMIT_S)
+    came = begun.came(LIMIT_S) or f"had not ended {LIMIT_S:g} s after answers passed again"
     assert held.locked(), "A has it all the time"
-    came = outcome[0] if outcome else f"had not ended {LIMIT_S:g} s after answers passed again"
     waiting.unknown(came)
     return came
 
