@@ -155,7 +155,7 @@ def test_two_clusters_that_are_lost_at_once_are_told_together() -> None:
         told = raised.value
         if len(told.trials) == 4:
             break
-    assert numbers([told.trials]) == [[0, 1, 2, 3]]
+    assert sorted(*numbers([told.trials])) == [0, 1, 2, 3], "whichever ended first"
 
 
 def test_a_lost_cluster_ends_the_plays_of_the_others() -> None:
