@@ -30,6 +30,8 @@ USER = "bench"
 PREFIX = "team-a:"
 HERE = "127.0.0.1"
 PEERS = "/lockbench/peers"  # in a container: who the others are
+WHOLE = f"{PEERS}-whole"  # there once all of that is
+KNOWS = f"until [ -e {WHOLE} ]; do sleep 0.1; done"
 
 
 # VERB PORT [PEER'S PORT]. Each is safe to repeat, as ``docker start`` is.
@@ -388,7 +390,7 @@ def etcd(folder: Path, size: int = 1) -> Iterator[Foreign]:
 def _with_peers(command: Sequence[str], number: int) -> Sequence[str]:
     """A member of etcd that knows the others once it is told."""
     words = [
-        f"until [ -e {PEERS} ]; do sleep 0.1; done; exec {shlex.join(command)} --name=m{number}",
+        f"{KNOWS}; exec {shlex.join(command)} --name=m{number}",
         f'--initial-cluster="$(cat {PEERS})" --listen-peer-urls=http://0.0.0.0:2380',
         '--initial-advertise-peer-urls="http://$(hostname -i):2380"',
     ]
@@ -502,9 +504,8 @@ def zookeeper(folder: Path, size: int = 1) -> Iterator[Foreign]:
         }
         up = "bound to port"
         if size > 1:  # who the others are is known when all have an address
-            wait = f"until [ -e {PEERS} ]; do sleep 0.1; done"
             joined = f"cat {PEERS} >> /lockbench/zoo.cfg"
-            command, up = ["sh", "-c", f"{wait}; {joined}; exec {shlex.join(command)}"], ""
+            command, up = ["sh", "-c", f"{KNOWS}; {joined}; exec {shlex.join(command)}"], ""
         runs = [
             (command, {**files, "/lockbench/data/myid": f"{number}\n".encode()})
             for number in range(1, size + 1)
@@ -540,7 +541,8 @@ def _introduce(
     file = folder / "peers"
     file.write_text(peers)
     for one in made:
-        subprocess.run(["docker", "cp", file, f"{one.name}:{PEERS}"], check=True)
+        for path in (PEERS, WHOLE):
+            subprocess.run(["docker", "cp", file, f"{one.name}:{path}"], check=True)
     for one in made:
         eventually(partial(_says, engine, one, up), f"{one.name} does not start")
 
