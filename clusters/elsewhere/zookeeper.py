@@ -39,7 +39,7 @@ FRAME_BYTES_MAX: Final = 4 << 20
 AUTH_XID: Final = -4
 CLAIM: Final = f"/{claim.NAME}"
 OURS: Final = b"made by lockbench"  # in the prefix's own node
-SID_BITS: Final = 56  # of a session's id, below the number of the server that gave it
+SID_BITS: Final = 56  # of a session's id, below its server's number, which is 1 outside ensembles
 
 
 @dataclass(frozen=True)
@@ -89,7 +89,9 @@ class ZooKeeperPlace(Place):
                 raise ProbeFailed("no answer to srvr")
             if "Mode: " not in said:
                 raise SiteError(f"{node} does not serve, or does not answer srvr: {said.strip()}")
-            modes[str(node)] = after(said, "Mode: ")
+            modes[str(node)] = mode = after(said, "Mode: ")
+            if mode == "standalone" and len(site.nodes) > 1:
+                raise SiteError(f"{node} is in no ensemble, and {site.file.name} names several")
             version = "ZooKeeper " + after(said, "version: ").partition("-")[0].rstrip(",")
             with _session(site, address) as session:
                 number = session.id % 2**64 >> SID_BITS

@@ -114,6 +114,14 @@ def test_who_may_not_is_refused(
         look(zookeeper.file(f"refused-{abs(hash(said))}.toml", **changed))
 
 
+def test_a_server_alone_is_not_taken_for_one_of_an_ensemble(zookeeper: Foreign) -> None:
+    """It numbers its sessions as the first of an ensemble does."""
+    (_, port) = zookeeper.nodes[0]
+    nodes = f'["127.0.0.1:{port}", "localhost:{port}", "LOCALHOST:{port}"]'
+    with pytest.raises(ClusterError, match=f"{port} is in no ensemble, and several.toml names"):
+        look(zookeeper.file("several.toml", nodes=nodes))
+
+
 def test_what_is_below_is_nobodys_to_remove(zookeeper: Foreign, outside: KazooClient) -> None:
     outside.create("/team-a/theirs")
     with pytest.raises(ClusterError, match="already has a key under '/team-a'"):
