@@ -8,6 +8,7 @@ import signal
 import subprocess
 import sys
 import threading
+import time
 from collections.abc import Iterator
 
 import psutil
@@ -78,6 +79,17 @@ def test_the_program_of_the_image_serves(opened: list[Sidecar], image: str) -> N
     lock = client(opened[0])
     assert isinstance(lock.release(granted(lock).hold), Released)
     assert re.fullmatch(r"\S+ v?[\d.]+\S*", opened[0].library)
+
+
+def test_a_client_of_php_may_be_idle_for_longer_than_php_waits_for_data(
+    opened: list[Sidecar],
+) -> None:
+    program = ["/usr/bin/php", "-d", "default_socket_timeout=1", "/usr/local/bin/php-sidecar"]
+    opened.append(ContainerSidecar("php-sidecar", "nothing", program))
+    lock = client(opened[0])
+    for idle_s in (0.0, 1.5):
+        time.sleep(idle_s)
+        assert isinstance(lock.release(granted(lock).hold), Released)
 
 
 @pytest.mark.parametrize(

@@ -149,6 +149,7 @@ function say($stream, array $message): void
 function serve_client($stream, callable $connect): never
 {
     $client = null;
+    stream_set_timeout($stream, -1); // without one, an idle client ends after default_socket_timeout
     while (($line = fgets($stream)) !== false) {
         $asked = json_decode($line, true, flags: JSON_THROW_ON_ERROR);
         say($stream, ['id' => $asked['id'], ...carry_out($client, $connect, $asked)]);
