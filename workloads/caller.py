@@ -7,6 +7,7 @@ leaves it open; an error that a lock lets escape is an unknown outcome with its 
 from __future__ import annotations
 
 import logging
+import time
 from collections.abc import Callable
 from time import monotonic_ns
 from typing import Final
@@ -243,7 +244,8 @@ class Caller:
 
     def take_all(self, key: str, wait_s: float) -> bool:
         """Asks for a key, or all permits of a semaphore at once, and gives it back; whether it was
-        granted."""
+        granted. A refusal takes ``wait_s`` too, also of a client that cannot even ask."""
+        until_s = time.monotonic() + wait_s
         held: list[Granted] = []
         for _ in range(self._permits):
             granted = self.acquire(key, wait_s)
@@ -252,7 +254,10 @@ class Caller:
             held.append(granted)
         for granted in held:
             self.release(granted.hold)
-        return len(held) == (self._permits)
+        if len(held) == self._permits:
+            return True
+        time.sleep(max(0.0, until_s - time.monotonic()))
+        return False
 
     def _unknown(self, handle: tuple[object, int], reason: str) -> int:
         ended_ns = self.recorder.complete(handle, Type.INFO, error=reason)  # type: ignore[arg-type]

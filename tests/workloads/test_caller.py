@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from pathlib import Path
-from time import monotonic_ns
+from time import monotonic, monotonic_ns
 from typing import cast
 
 import numpy as np
@@ -13,7 +13,7 @@ import pytest
 from lockbench.history.op import F, Object
 from lockbench.history.recorder import Recorder
 from lockbench.history.recording import read_recording, write_meta
-from lockbench.locks.base import Acquired, Freed, Granted, Hold, Lock, Released
+from lockbench.locks.base import Acquired, Denied, Freed, Granted, Hold, Lock, Released
 from lockbench.locks.registry import find
 from lockbench.workloads.caller import Caller
 from lockbench.workloads.load import Pace
@@ -22,9 +22,13 @@ NS = 1_000_000_000
 
 
 class Yes:
-    """A lock that grants whatever is asked for."""
+    """A lock that grants whatever is asked for, unless nobody can be asked."""
+
+    unheard = False
 
     def acquire(self, key: str, *, hold_id: int, ttl_s: float, wait_s: float) -> Acquired:
+        if self.unheard:
+            return Denied("no-effect: connection refused")
         now_ns = monotonic_ns()
         return Granted(Hold(hold_id, key, None), None, now_ns, now_ns + 2 * NS)
 
@@ -65,3 +69,15 @@ def test_a_write_is_under_a_hold_that_is_renewed_and_not_lost(
     caller.lost(hold)
     caller.touch(hold)
     assert writes(tmp_path) == 1
+
+
+def test_who_asks_again_and_again_waits_where_nobody_can_be_asked(
+    caller: Caller, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    began = monotonic()
+    assert caller.take_all("k", wait_s=30.0), "a grant is not waited for"
+    assert monotonic() < began + 30.0
+    monkeypatch.setattr(Yes, "unheard", True)
+    began = monotonic()
+    assert not caller.take_all("k", wait_s=0.2)
+    assert monotonic() >= began + 0.2
