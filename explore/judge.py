@@ -6,6 +6,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
+import numpy as np
+
 from lockbench.bench.judge import MAY, Expected
 from lockbench.checker.catalogue import GENERAL, OF_LOCKS
 from lockbench.checker.check import check
@@ -243,26 +245,25 @@ def _unwoken(played: Played, history: History, system: System) -> str | None:
     # A new leader gives each lease or session its whole time again, from when it leads
     # (etcd's lessor, Promote; ZooKeeper's SessionTrackerImpl).
     led_ns = healed_ns + lease_ns + slack_ns if healed_ns else 0
-    ends = {
-        row: _end_ns(history, row, lease_ns, slack_ns, led_ns)
-        for row in rows_of(history, F.ACQUIRE)
-    }
+    acquires = rows_of(history, F.ACQUIRE)
+    ends = np.array([_end_ns(history, row, lease_ns, slack_ns, led_ns) for row in acquires])
     # A service that keeps a hold for longer than its lease may keep what a refusal gave back, too.
-    for row in rows_of(history, F.ACQUIRE, Type.FAIL):
-        ends[row] += int((system.kept_leases - 1.0) * lease_ns)
-    for row in rows_of(history, F.ACQUIRE, Type.OK, Type.FAIL).tolist():
-        key, answered_ns = history.key[row], int(history.complete_ns[row])
-        before_ns = answered_ns if in_turn and _is_rivals_grant(history, row) else FOREVER_NS
+    refused = history.type[acquires] == Type.FAIL
+    ends[refused] += int((system.kept_leases - 1.0) * lease_ns)
+    of_rivals = np.array([_is_rivals_grant(history, row) for row in acquires])
+    for at, row in enumerate(acquires.tolist()):
+        if history.type[row] == Type.INFO:
+            continue
+        answered_ns = int(history.complete_ns[row])
+        before_ns = answered_ns if in_turn and of_rivals[at] else FOREVER_NS
         others = (
-            end_ns
-            for other, end_ns in ends.items()
-            if other != row
-            and history.key[other] == key
-            and history.invoke_ns[other] < answered_ns
-            and not (history.complete_ns[other] > before_ns and _is_rivals_grant(history, other))
+            (acquires != row)
+            & (history.key[acquires] == history.key[row])
+            & (history.invoke_ns[acquires] < answered_ns)
+            & ~((history.complete_ns[acquires] > before_ns) & of_rivals)
         )
         others_row = history.process[row] // PROCESSES_PER_WORKER != VICTIM
-        free_ns = max(int(history.invoke_ns[row]), answers_ns[bool(others_row)], *others)
+        free_ns = max(int(history.invoke_ns[row]), answers_ns[bool(others_row)], *ends[others])
         if answered_ns - free_ns > lease_ns // 4:
             return (
                 f"{history.client(int(history.process[row]))} waited for "
