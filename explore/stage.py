@@ -361,8 +361,8 @@ class Stage:
         for player in players:
             if player.actor.killed_ns is None and not player.actor.busy:
                 with suppress(_Over):
-                    # Clients of the victim's links may be shared there, and the links end now.
-                    player.tell(Close(sidecars=player is not self.victim))
+                    keeps = player is not self.victim or self.setting.in_containers
+                    player.tell(Close(sidecars=keeps))
         for player in players:
             if player.actor.killed_ns is None:
                 with suppress(_Over):

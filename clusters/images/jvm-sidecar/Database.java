@@ -5,8 +5,6 @@ import com.zaxxer.hikari.HikariDataSource;
 import java.sql.Connection;
 import java.sql.SQLException;
 import java.sql.Statement;
-import java.util.EnumMap;
-import java.util.Map;
 import java.util.Properties;
 import java.util.stream.Collectors;
 import javax.sql.DataSource;
@@ -67,7 +65,7 @@ final class Database {
 
   private static final String USER = "lockbench";
   private static final long POOL_WAIT_MS_MIN = 250; // less is refused
-  private static final Map<Server, Database> SHARED = new EnumMap<>(Server.class);
+  private static final Shared<Database> SHARED = new Shared<>(database -> database.pool.close());
 
   private final Server server;
   private final HikariDataSource pool;
@@ -86,11 +84,13 @@ final class Database {
     this.pool = new HikariDataSource(config);
   }
 
-  /** The one of this process, whose clients all have the same links. */
+  /** The one of this process, whose clients all have the same links; until its last one leaves. */
   static Database of(Server server, Client.Setup setup) {
-    synchronized (SHARED) {
-      return SHARED.computeIfAbsent(server, none -> new Database(server, setup));
-    }
+    return SHARED.join(server, () -> new Database(server, setup));
+  }
+
+  void leave() {
+    SHARED.leave(server);
   }
 
   private static String nodes(Client.Setup setup) {

@@ -216,10 +216,11 @@ func (o *ownSessions) forget(hold string) {
 
 func (o *ownSessions) close() { _ = o.client.Close() }
 
-// sharedSessions: one for all clients of this process.
+// sharedSessions: one for all clients of this process, until the last one is closed.
 type sharedSessions struct {
-	mutex sync.Mutex
-	own   ownSessions
+	mutex   sync.Mutex
+	clients int
+	own     ownSessions
 }
 
 var theShared = &sharedSessions{}
@@ -227,10 +228,13 @@ var theShared = &sharedSessions{}
 func (s *sharedSessions) connect(with setup) error {
 	s.mutex.Lock()
 	defer s.mutex.Unlock()
-	if s.own.client != nil {
-		return nil
+	if s.own.client == nil {
+		if err := s.own.connect(with); err != nil {
+			return err
+		}
 	}
-	return s.own.connect(with)
+	s.clients++
+	return nil
 }
 
 func (s *sharedSessions) session(with setup, limitS float64) (*heldSession, error) {
@@ -247,7 +251,14 @@ func (s *sharedSessions) forget(hold string) {
 	s.own.forget(hold)
 }
 
-func (s *sharedSessions) close() {}
+func (s *sharedSessions) close() {
+	s.mutex.Lock()
+	defer s.mutex.Unlock()
+	if s.clients--; s.clients == 0 {
+		s.own.close()
+		s.own = ownSessions{}
+	}
+}
 
 // heldSession knows what is held under it and until when it is promised.
 type heldSession struct {

@@ -35,7 +35,8 @@ import java.util.concurrent.TimeoutException;
 final class JetcdLock implements Client {
   private static final long TRY_MS = 100;
   private static final Map<Long, Lease> LEASES = new ConcurrentHashMap<>();
-  private static io.etcd.jetcd.Client shared;
+  private static final Shared<io.etcd.jetcd.Client> SHARED =
+      new Shared<>(io.etcd.jetcd.Client::close);
 
   private final Setup setup;
   private final io.etcd.jetcd.Client client;
@@ -43,15 +44,12 @@ final class JetcdLock implements Client {
 
   JetcdLock(Setup setup) {
     this.setup = setup;
-    this.client = shared(setup);
+    this.client = SHARED.join(setup.nodes(), () -> made(setup));
   }
 
-  private static synchronized io.etcd.jetcd.Client shared(Setup setup) {
-    if (shared == null) {
-      String[] nodes = setup.nodes().stream().map(node -> "http://" + node).toArray(String[]::new);
-      shared = io.etcd.jetcd.Client.builder().endpoints(nodes).interceptor(new Beats()).build();
-    }
-    return shared;
+  private static io.etcd.jetcd.Client made(Setup setup) {
+    String[] nodes = setup.nodes().stream().map(node -> "http://" + node).toArray(String[]::new);
+    return io.etcd.jetcd.Client.builder().endpoints(nodes).interceptor(new Beats()).build();
   }
 
   @Override
@@ -101,7 +99,8 @@ final class JetcdLock implements Client {
 
   @Override
   public void close() {
-    holds.clear(); // the connections are the process'
+    holds.clear();
+    SHARED.leave(setup.nodes());
   }
 
   /** Throws where the lease may still live. */

@@ -5,6 +5,7 @@ import io.netty.channel.Channel;
 import io.netty.channel.ChannelHandlerContext;
 import io.netty.channel.ChannelOutboundHandlerAdapter;
 import io.netty.channel.ChannelPromise;
+import java.util.ArrayList;
 import java.util.Collection;
 import java.util.Comparator;
 import java.util.HashMap;
@@ -54,10 +55,11 @@ final class RedissonLocks implements Client {
   static final Maker FAIR = single(RedissonClient::getFairLock, true);
   static final Maker FENCED = single(RedissonClient::getFencedLock, true);
   static final Maker SPIN = single(RedissonClient::getSpinLock, true);
-  private static final Map<String, Server> SHARED = new HashMap<>();
+  private static final Shared<Server> SHARED = new Shared<>(server -> server.client.shutdown());
   private static final int DATA_NODES = 2; // of a sentinel topology; the Sentinels follow
   private static final String MASTER = "lockbench";
 
+  private final List<Server> servers;
   private final List<Sends> sends;
   private final int enough; // so many of the servers must keep it
   private final Function<String, RLock> make;
@@ -70,7 +72,7 @@ final class RedissonLocks implements Client {
   }
 
   /** A client of one server, or of one deployment, and what its owners sent, by their names. */
-  private record Server(RedissonClient client, Map<String, Sends> owners) {}
+  private record Server(String name, RedissonClient client, Map<String, Sends> owners) {}
 
   private RedissonLocks(
       Setup setup,
@@ -78,6 +80,7 @@ final class RedissonLocks implements Client {
       int enough,
       Function<String, RLock> make,
       boolean leased) {
+    this.servers = servers;
     this.enough = enough;
     this.make = make;
     this.leased = leased;
@@ -109,7 +112,13 @@ final class RedissonLocks implements Client {
 
   /** One lock of a lock on every server. */
   private static Client several(Setup setup, int enough, Function<RLock[], RLock> make) {
-    List<Server> servers = setup.nodes().stream().map(node -> single(setup, node)).toList();
+    List<Server> servers = new ArrayList<>();
+    try {
+      setup.nodes().forEach(node -> servers.add(single(setup, node)));
+    } catch (RuntimeException error) {
+      leave(servers);
+      throw error;
+    }
     return new RedissonLocks(
         setup, servers, enough, key -> make.apply(onEach(servers, key)), true);
   }
@@ -189,10 +198,15 @@ final class RedissonLocks implements Client {
 
   @Override
   public void close() {
-    holds.clear(); // the connections are the process'
+    holds.clear();
+    leave(servers);
   }
 
   // --- clients -----------------------------------------------------------------------------------
+
+  private static void leave(List<Server> servers) {
+    servers.forEach(server -> SHARED.leave(server.name));
+  }
 
   private static RLock[] onEach(List<Server> servers, String key) {
     return servers.stream().map(server -> server.client.getLock(key)).toArray(RLock[]::new);
@@ -205,22 +219,20 @@ final class RedissonLocks implements Client {
 
   private static Server shared(
       Setup setup, String name, Function<Config, BaseConfig<?>> servers) {
-    synchronized (SHARED) {
-      return SHARED.computeIfAbsent(
-          name,
-          none -> {
-            Config config = new Config();
-            config.setLockWatchdogTimeout(setup.ttlMs());
-            Map<String, Sends> owners = new ConcurrentHashMap<>();
-            config.setNettyHook(new Listening(owners));
-            BaseConfig<?> limits = servers.apply(config);
-            if (setup.safe()) {
-              int timeoutMs = (int) setup.timeoutMs();
-              limits.setTimeout(timeoutMs).setConnectTimeout(timeoutMs).setRetryAttempts(0);
-            }
-            return new Server(Redisson.create(config), owners);
-          });
-    }
+    return SHARED.join(
+        name,
+        () -> {
+          Config config = new Config();
+          config.setLockWatchdogTimeout(setup.ttlMs());
+          Map<String, Sends> owners = new ConcurrentHashMap<>();
+          config.setNettyHook(new Listening(owners));
+          BaseConfig<?> limits = servers.apply(config);
+          if (setup.safe()) {
+            int timeoutMs = (int) setup.timeoutMs();
+            limits.setTimeout(timeoutMs).setConnectTimeout(timeoutMs).setRetryAttempts(0);
+          }
+          return new Server(name, Redisson.create(config), owners);
+        });
   }
 
   private static String[] addresses(List<Node> nodes) {

@@ -108,7 +108,8 @@ final class ShedLocks implements Client {
 
   @Override
   public void close() {
-    holds.clear(); // the pool is the process'
+    holds.clear();
+    database.leave();
   }
 
   private static Answer granted(long sentNs, long ttlMs) {

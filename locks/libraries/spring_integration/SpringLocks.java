@@ -24,22 +24,20 @@ final class SpringLocks implements Client {
       Map.of(
           Database.Server.POSTGRES, table("TIMESTAMP"),
           Database.Server.MARIADB, table("DATETIME(6)"));
-  private static Noting repository;
-  private static JdbcLockRegistry registry;
+  private static final Shared<Registry> SHARED = new Shared<>(registry -> {});
 
   private final Database.Server server;
   private final Database database;
+  private final Noting repository;
+  private final JdbcLockRegistry registry;
   private final Map<String, DistributedLock> holds = new HashMap<>();
 
   SpringLocks(Database.Server server, Setup setup) {
     this.server = server;
     database = Database.of(server, setup);
-    synchronized (SpringLocks.class) {
-      if (registry == null) {
-        repository = new Noting(database, server);
-        registry = new JdbcLockRegistry(repository);
-      }
-    }
+    Registry one = SHARED.join(server, () -> Registry.of(new Noting(database, server)));
+    repository = one.repository;
+    registry = one.registry;
   }
 
   @Override
@@ -87,7 +85,9 @@ final class SpringLocks implements Client {
 
   @Override
   public void close() {
-    holds.clear(); // the pool is the process'
+    holds.clear();
+    SHARED.leave(server);
+    database.leave();
   }
 
   private static Answer granted(long sentNs, long ttlMs) {
@@ -102,6 +102,12 @@ final class SpringLocks implements Client {
         + " NOT NULL, EXPIRED_AFTER "
         + time
         + " NOT NULL, constraint INT_LOCK_PK primary key (LOCK_KEY, REGION))";
+  }
+
+  private record Registry(Noting repository, JdbcLockRegistry registry) {
+    static Registry of(Noting repository) {
+      return new Registry(repository, new JdbcLockRegistry(repository));
+    }
   }
 
   /** Notes when the newest statement of a thread that sets a time was called for. */
