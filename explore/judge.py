@@ -14,7 +14,7 @@ from lockbench.checker.check import check
 from lockbench.checker.follows import following, told
 from lockbench.checker.rows import rows_of
 from lockbench.checker.service import contradictions
-from lockbench.explore.faults import FAULTS
+from lockbench.explore.faults import FAULTS, FREEZES
 from lockbench.explore.scenarios import SCENARIOS
 from lockbench.explore.stage import VICTIM
 from lockbench.explore.trial import CLIENT_TIMEOUT_S, Played
@@ -238,8 +238,11 @@ def _unwoken(played: Played, history: History, system: System) -> str | None:
     of_servers = [fault for fault in history.faults if _of_servers(fault)]
     in_turn = aimed.kind in {"mutex", "reentrant"} and not (played.in_parts or of_servers)
     healed_ns = max((f.heal_ns[1] for f in of_servers if f.heal_ns), default=0)
+    # What was sent to servers that stood still takes effect when they go on. Where several are
+    # asked that are no quorum, nobody is told so, and only time ends it.
+    taken_ns = lease_ns if played.in_parts else 0
     answers_ns = {
-        servers: max((_answered_ns(fault, system) for fault in faults), default=0)
+        servers: max((_answered_ns(fault, system, taken_ns) for fault in faults), default=0)
         for servers, faults in ((True, of_servers), (False, history.faults))
     }
     # A new leader gives each lease or session its whole time again, from when it leads
@@ -272,15 +275,17 @@ def _unwoken(played: Played, history: History, system: System) -> str | None:
     return None
 
 
-def _answered_ns(fault: Fault, system: System) -> int:
+def _answered_ns(fault: Fault, system: System, taken_ns: int) -> int:
     """From when on clients have an answer to all that is asked, and the lock grants again. What was
     sent before a fault was over may get none, and its client waits for one; of a frozen client
-    nothing is lost."""
+    nothing is lost. ``taken_ns``: how long what frozen servers were asked for may be taken."""
     if fault.heal_ns is None:
         return 0
     known = FAULTS.get(fault.name)
     frozen = known is not None and known.act == "client-frozen"
-    return fault.heal_ns[1] + (0 if frozen else int(1e9 * (CLIENT_TIMEOUT_S + system.settles_s)))
+    taken_ns = taken_ns if known is not None and known.act in FREEZES else 0
+    unheard_ns = 0 if frozen else int(1e9 * (CLIENT_TIMEOUT_S + system.settles_s))
+    return fault.heal_ns[1] + unheard_ns + taken_ns
 
 
 def _is_rivals_grant(history: History, row: int) -> bool:

@@ -357,6 +357,25 @@ def test_who_waits_on_after_a_strike_is_not_woken(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
+    ("fault", "until_s", "in_parts", "found"),
+    [
+        ("server-frozen", 6.2, True, False),
+        ("server-frozen", 6.4, True, True),
+        ("server-frozen", 4.4, False, True),
+        ("reset-before", 4.4, True, True),
+    ],
+)
+def test_what_frozen_servers_of_redlock_were_asked_for_lasts_a_lease(
+    tmp_path: Path, fault: str, until_s: float, in_parts: bool, found: bool
+) -> None:
+    """They go on at 3 s; then the time for an answer, 0.8 s, a lease, 2 s, and a quarter of it."""
+    struck = Fault(fault, ("node 1",), (2 * NS, 2 * NS), (3 * NS, 3 * NS))
+    waited(tmp_path, until_s=until_s, fault=struck)
+    play = replace(played(tmp_path), in_parts=in_parts)
+    assert waits_too_long(play, find("redlock")) is found
+
+
+@pytest.mark.parametrize(
     ("fault", "until_s", "found"),
     [("leader-changed", 5.9, False), ("leader-changed", 6.6, True), ("late", 5.9, True)],
 )
