@@ -87,6 +87,22 @@ def with_verdicts(usual: Faults, verdicts: Verdicts, *others: str) -> Faults:
     return with_changes(usual, dict.fromkeys((*added, *others), verdicts))
 
 
+def silent_release(usual: Faults, source: str) -> Faults:
+    """``usual`` of a library whose release returns whether there was a hold or not: its user takes
+    that for released. Where servers give a key away twice, such a release looks as if it had ended
+    the first of the two grants."""
+    twice = [
+        fault
+        for fault, verdicts in usual.items()
+        if (double := verdicts.get("double-grant")) and double.expected != "holds"
+    ]
+    return with_changes(
+        with_verdicts(usual, may_break(source, "false-release", kind="defect")),
+        dict.fromkeys(twice, may_break(source, "wrong-release", kind="defect")),
+        {"client-pause": breaks(source, "false-release", kind="defect")},
+    )
+
+
 def may_be_late(usual: Faults, source: str) -> Faults:
     """``usual`` for a library that hands a grant out however old its request is: the answer may
     have been held back for longer than the lease."""

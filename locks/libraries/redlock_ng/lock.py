@@ -15,7 +15,8 @@ nothing, whatever happened.
 from __future__ import annotations
 
 from lockbench.locks.base import System
-from lockbench.locks.libraries.redlock_py.lock import silent_release
+from lockbench.locks.redis.expectations import REDLOCK
+from lockbench.locks.shared.expectations import silent_release
 from lockbench.locks.shared.library import Library, as_safe
 
 DOC = "https://github.com/alwaysvivek/redlock"
@@ -49,7 +50,7 @@ _SYSTEM = System(
             "lock.valid is False for a node in error as for a node that refuses"
         ),
     },
-    expectations=silent_release(f"{DOC}, src/redlock/lock.py: release() returns nothing"),
+    expectations=silent_release(REDLOCK, f"{DOC}, src/redlock/lock.py: release() returns nothing"),
 )
 
 SYSTEMS = (_SYSTEM, as_safe(_SYSTEM, waits_by="polling, pauses of 100 to 300 ms"))

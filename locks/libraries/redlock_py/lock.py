@@ -13,26 +13,11 @@ from __future__ import annotations
 
 from lockbench.locks.base import System
 from lockbench.locks.redis.expectations import REDLOCK
-from lockbench.locks.shared.expectations import (
-    Faults,
-    breaks,
-    may_break,
-    with_changes,
-    with_verdicts,
-)
+from lockbench.locks.shared.expectations import silent_release
 from lockbench.locks.shared.lease import LIVES_ON
 from lockbench.locks.shared.library import Library
 
 DOC = "https://github.com/SPSCommerce/redlock-py"
-
-
-def silent_release(source: str) -> Faults:
-    """Redlock's, of a library whose release returns nothing whether there was a hold or not: its
-    user takes that for released."""
-    return with_changes(
-        with_verdicts(REDLOCK, may_break(source, "false-release", kind="defect")),
-        {"client-pause": breaks(source, "false-release", kind="defect")},
-    )
 
 
 _ERRORS = dict.fromkeys(
@@ -63,5 +48,7 @@ SYSTEM = System(
     late_release="Released",  # unlock() returns nothing, whatever happened
     not_owed={LIVES_ON: "its keys live as long as its user says, and it cannot extend them"},
     untested="it runs at its defaults alone, so a call lasts as long as its retries",
-    expectations=silent_release(f"{DOC}/blob/master/redlock/__init__.py: unlock() returns nothing"),
+    expectations=silent_release(
+        REDLOCK, f"{DOC}/blob/master/redlock/__init__.py: unlock() returns nothing"
+    ),
 )

@@ -53,6 +53,7 @@ from lockbench.locks.shared.expectations import (
     grants_twice,
     may_break,
     may_grant_twice,
+    silent_release,
     with_changes,
     with_verdicts,
 )
@@ -92,21 +93,6 @@ _PREPARES = (
 _INTERRUPTED = ("client-kill", "client-gc", "client-pause", "wipe", "failover", *ANSWERS_LOST)
 
 
-def _silent(usual: Faults) -> Faults:
-    """``usual`` of a library whose release returns whether there was a hold or not. Where a server
-    gives a key away twice, that release looks as if it had ended the first of the two grants."""
-    twice = [
-        fault
-        for fault, verdicts in usual.items()
-        if (double := verdicts.get("double-grant")) and double.expected != "holds"
-    ]
-    return with_changes(
-        with_verdicts(usual, may_break(_SILENT, "false-release", kind="defect")),
-        dict.fromkeys(twice, may_break(_SILENT, "wrong-release", kind="defect")),
-        {"client-pause": breaks(_SILENT, "false-release", kind="defect")},
-    )
-
-
 def _saved_for_long(usual: Faults) -> Faults:
     faults = [fault for fault in (*_INTERRUPTED, *RESTARTED) if fault in usual]
     return with_changes(usual, dict.fromkeys(faults, may_break(_INITIAL, "leaked-lock")))
@@ -114,13 +100,14 @@ def _saved_for_long(usual: Faults) -> Faults:
 
 _REDIS = {
     **with_changes(
-        _silent(LEASE), {"client-pause": may_break(_CUT_OFF, "double-grant", kind="defect")}
+        silent_release(LEASE, _SILENT),
+        {"client-pause": may_break(_CUT_OFF, "double-grant", kind="defect")},
     ),
     **UNMOVED,
 }
 _ROW = {
     **with_verdicts(
-        _saved_for_long(_silent(LEASE_ROW)),
+        _saved_for_long(silent_release(LEASE_ROW, _SILENT)),
         may_break(_ROUNDED, "double-grant", "lost-update", "linearizable", kind="defect"),
     ),
     **UNMOVED,
