@@ -74,6 +74,7 @@ _MAY_BREAK = {
     **may_break(_NOT_AMONG_THEM, "double-grant", "lost-update", kind="defect"),
     **may_break(_LEFT, "leaked-lock", kind="defect"),
     **may_break(_ACTS_ON, "stale-holder"),
+    **may_break(_NOT_LOOKED_AT, "late-grant"),
 }
 _EXPECTATIONS = with_changes(
     ZOOKEEPER,
