@@ -4,15 +4,24 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Final
 
 from msgspec.structs import replace as evolved
 
 from lockbench.evidence import track
 from lockbench.explore.faults import FAULTS
-from lockbench.explore.judge import HANGS, LOST_WAKEUP, RAISES, Shown, judged
+from lockbench.explore.judge import (
+    HANGS,
+    LOST_WAKEUP,
+    MEANS,
+    RAISES,
+    Shown,
+    is_declared,
+    judged,
+)
 from lockbench.explore.trial import Place, Played, Setting, Trial, struck
+from lockbench.locks.base import System
 from lockbench.locks.shared.sidecar import raised
 from lockbench.report.messages import sentence
 from lockbench.results.documents.exploration import EventPlace, Finding
@@ -57,7 +66,7 @@ def finding_of(play: Played, shown: Shown, lock: str) -> Finding:
         1,
         1,
         play.folder.name,
-        on_record(trial, shown, lock.partition(":")[0]),
+        on_record([strike.fault for strike in trial.strikes], shown, lock.partition(":")[0]),
     )
 
 
@@ -70,11 +79,25 @@ def usual(broken: Sequence[tuple[Played, Shown]], plays: int, lock: str) -> Find
     return evolved(finding, broke=len(broken), plays=plays)
 
 
-def on_record(trial: Trial, shown: Shown, lock: str) -> tuple[str, ...]:
+def as_known_now(finding: Finding, system: System) -> Finding:
+    """With what has been declared and put on record since it was found."""
+    faults = [strike.fault for strike in finding.strikes]
+    shown = Shown(finding.verdicts, finding.why, finding.declared)
+    declared = MEANS.keys().isdisjoint(finding.verdicts) and is_declared(
+        system, faults, finding.scenario, finding.verdicts
+    )
+    return evolved(
+        finding,
+        declared=finding.declared or declared,
+        known=on_record(faults, shown, system.name),
+    )
+
+
+def on_record(faults: Iterable[str], shown: Shown, lock: str) -> tuple[str, ...]:
     """The pages of the track record on this lock that say that an exploration shows one of these
     verdicts (of an error: this class), or that under a fault that does the same break one or are
     about a lock that nobody gets any more."""
-    like = {name for strike in trial.strikes for name in FAULTS[strike.fault].like}
+    like = {name for fault in faults for name in FAULTS[fault].like}
     names = {*shown.verdicts, *([track.LIVENESS] if LIVENESS.intersection(shown.verdicts) else [])}
     words = {*re.findall(r"\w+", shown.why)}
     return tuple(

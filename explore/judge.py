@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
@@ -98,25 +98,37 @@ def judged(played: Played, system: System, *, timed: bool = True) -> Shown | Und
         refuted = {name: why for name, why in refuted.items() if name not in OF_PROMISES}
     for name in following(refuted, {*refuted, GENERAL}.intersection(broken)):
         broken.pop(name, None)
-    strikes = played.trial.strikes
-    like = tuple(dict.fromkeys(name for s in strikes for name in FAULTS[s.fault].like))
-    outlasts = SCENARIOS[played.trial.scenario].outlasts
-    expected = Expected(system, like or (NONE,), exact=False, outlasts=outlasts)
-    # What breaks without a fault breaks beside one.
-    unharmed = Expected(system, (NONE,), exact=False)
-    excused = expected.excused(list(broken)) | unharmed.excused(list(broken))
+    faults = [strike.fault for strike in played.trial.strikes]
     names = told(sorted(broken))
     # Nobody can be granted a key that leaked. Where two had it, who was kept by whom is not known.
-    leaks = unharmed.of("leaked-lock").expected in MAY
+    leaks = Expected(system, (NONE,), exact=False).of("leaked-lock").expected in MAY
     if not timed or leaks or not UNTIMED.isdisjoint(broken):
         always.pop(LOST_WAKEUP, None)
     if not broken and not always:
         unknown = {name: v.reason for name, v in ours.items() if v.result == "unknown"}
-        open_ = [*refuted.items(), *(_due(unknown, expected))]
+        open_ = [*refuted.items(), *_due(unknown, _expected(system, faults, played.trial.scenario))]
         return Undecided("; ".join(f"{name}: {why}" for name, why in open_)) if open_ else None
-    declared = not always and excused >= set(broken)
+    declared = not always and is_declared(system, faults, played.trial.scenario, broken)
     whys = [*always.values(), *(broken[name] for name in names)]
     return Shown((*always, *names), "; ".join(whys), declared)
+
+
+def is_declared(
+    system: System, faults: Iterable[str], scenario: str, broken: Collection[str]
+) -> bool:
+    """Whether all of these verdicts may break under faults of ``lockbench.explore.faults``. What
+    breaks without a fault breaks beside one."""
+    of_faults, unharmed = (
+        _expected(system, faults, scenario),
+        Expected(system, (NONE,), exact=False),
+    )
+    return of_faults.excused(broken) | unharmed.excused(broken) >= set(broken)
+
+
+def _expected(system: System, faults: Iterable[str], scenario: str) -> Expected:
+    like = tuple(dict.fromkeys(name for fault in faults for name in FAULTS[fault].like))
+    outlasts = SCENARIOS[scenario].outlasts
+    return Expected(system, like or (NONE,), exact=False, outlasts=outlasts)
 
 
 def _due(unknown: Mapping[str, str], expected: Expected) -> Iterator[tuple[str, str]]:

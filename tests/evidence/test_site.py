@@ -16,7 +16,7 @@ import pytest
 from msgspec.structs import replace as with_
 
 from lockbench.bench import plan
-from lockbench.evidence import explored, observations, provenance, track
+from lockbench.evidence import observations, provenance, track
 from lockbench.evidence.cells import Cell
 from lockbench.evidence.observations import (
     Counted,
@@ -119,9 +119,7 @@ def observed(key: Key, **verdicts: tuple[int, int]) -> Observed:
     )
 
 
-def explored_map(
-    lock: str, topology: str, *, ended: bool = True, whole: bool = True
-) -> ExplorationMap:
+def explored_map(lock: str, topology: str) -> ExplorationMap:
     """One event, and what came of two faults at it."""
     reply = EventPlace("reply", 1, 1)
     lost = (StrikeAt(reply, "reply-lost"),)
@@ -140,8 +138,8 @@ def explored_map(
         findings=(
             Finding(("raises",), SCRIPT, "free", lost, False, 3, 11, "1", ("redlock-clock-jump",)),
         ),
-        ended=ended,
-        whole=whole,
+        ended=True,
+        whole=True,
     )
 
 
@@ -254,30 +252,6 @@ def test_what_came_of_a_fault_at_each_message_is_on_the_page_of_the_lock(site: P
     assert text.count('<td class="c kept">✓</td>') == 1
     assert text.count('<a href="#etcd-finding-0">✗</a>') == 1
     assert "lockbench 0.0, today" in text
-
-
-def test_a_map_is_taken_over_when_its_exploration_has_ended(tmp_path: Path) -> None:
-    names = ("done", "open", "part", "strange")
-    done, open_end, part, strange = (tmp_path / name for name in names)
-    for path, found in (
-        (done, explored_map("redis-token", "redis")),
-        (open_end, explored_map("redis-token", "redis", ended=False)),
-        (part, explored_map("redis-token", "redis", whole=False)),
-        (strange, explored_map("reddis", "redis")),
-    ):
-        path.mkdir()
-        (path / "map.json").write_text(line_of(found))
-    kept = explored.add(done, tmp_path)
-    assert kept == tmp_path / "redis-token" / "messages-redis.json"
-    assert [one.lock for one in explored.load(tmp_path)["redis-token"]] == ["redis-token"]
-    for path, said in (
-        (open_end, "has not ended"),
-        (part, "of some scenarios only"),
-        (strange, "is not declared"),
-        (tmp_path, "map"),
-    ):
-        with pytest.raises(BadInput, match=said):
-            explored.add(path, tmp_path)
 
 
 def test_what_was_not_run_is_said_so_and_never_green(site: Path) -> None:

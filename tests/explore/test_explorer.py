@@ -404,12 +404,11 @@ def test_a_page_says_as_what_an_exploration_shows_it(monkeypatch: pytest.MonkeyP
     page = track.pages()[0]
     lock = page.locks[0]
     shown = Shown(("hangs",), "", declared=False)
-    trial = Trial("free", (Strike(Place("reply", 1), "late"),))
     for explored, found in ((("hangs",), (page.id,)), (("raises",), ())):
         there = with_(page, explored=explored, fault="none", also=(), kind="defect")
         monkeypatch.setattr(track, "pages", lambda there=there: [there])
-        assert on_record(trial, shown, lock) == found
-        assert on_record(trial, shown, "another") == ()
+        assert on_record(["late"], shown, lock) == found
+        assert on_record(["late"], shown, "another") == ()
 
 
 @pytest.mark.parametrize(
@@ -430,9 +429,8 @@ def test_a_page_on_an_error_is_about_its_class_alone(
         page, explored=(RAISES,), raised=("KeyError",), fault="none", also=(), kind="cost"
     )
     monkeypatch.setattr(track, "pages", lambda: [there])
-    trial = Trial("free", (Strike(Place("reply", 1), "late"),))
     shown = Shown(verdicts, why, declared=False)
-    assert on_record(trial, shown, page.locks[0]) == ((page.id,) if known else ())
+    assert on_record(["late"], shown, page.locks[0]) == ((page.id,) if known else ())
 
 
 def test_how_long_it_will_take_is_said_beforehand(tmp_path: Path) -> None:
