@@ -34,7 +34,8 @@ test: lint ## the same, with more that is random, and every test on real cluster
 # when it is done ("+": not kept back). It yields no further than this, or other work on the machine
 # would leave it nothing. Two runs would write the same cache.
 CASES := tests/bench tests/cli tests/evidence tests/explore tests/perf tests/soak tests/tools
-CONFORMANCE := tests/locks/test_conformance.py tests/locks/test_conformance_gevent.py tests/elsewhere tests/stores
+CONFORMANCE := tests/locks/test_conformance.py tests/locks/test_conformance_gevent.py
+CONFORMANCE += tests/locks/test_container_closing.py tests/elsewhere tests/stores
 
 test-clusters:
 	+$(BIN)/pytest -m "docker and not long" $(CASES:%=--ignore=%) $(CONFORMANCE:%=--ignore=%)
