@@ -37,10 +37,10 @@ LOST_UPDATE: Final = may_break(
 )
 
 
-def may_grant_twice(source: str) -> Verdicts:
+def may_grant_twice(source: str, kind: Kind = "documented-limit") -> Verdicts:
     """The servers may forget a hold: two hold at once, and so an update may be lost, or the holder
     is told within its promise that it holds nothing."""
-    return {**may_break(source, "double-grant", "linearizable"), **LOST_UPDATE}
+    return {**may_break(source, "double-grant", "linearizable", kind=kind), **LOST_UPDATE}
 
 
 def grants_twice(source: str) -> Verdicts:

@@ -36,12 +36,14 @@ from lockbench.locks.shared.client_programs import (
     Program,
 )
 from lockbench.locks.shared.expectations import (
+    CUT,
     MAY_BE_LATE,
     PAUSED,
     SLOW_LINKS,
     UNMOVED,
     breaks,
     may_break,
+    may_grant_twice,
     with_changes,
     with_verdicts,
 )
@@ -60,6 +62,11 @@ _LEFT = (
     "may have written, which stays while the session lives; "
     "https://github.com/etcd-io/etcd/pull/5199: 'if a session tries to reacquire the lock it will "
     "reassume its old place in the wait list'"
+)
+
+_LATE_UNLOCK = (
+    "https://github.com/etcd-io/etcd/issues/22082 (open): a late Unlock deletes a newer lock of "
+    "the same session, which has the same key"
 )
 
 OUTCOMES = {
@@ -81,7 +88,13 @@ _UNANSWERED = {
     **may_break(_REENTERS, "fence-order"),
     **may_break(_LEFT, "leaked-lock"),
 }
-_OF_OWNERS = {**with_verdicts(ETCD, _UNANSWERED, *MAY_BE_LATE), **UNMOVED}
+_OF_OWNERS = {
+    **with_changes(
+        with_verdicts(ETCD, _UNANSWERED, *MAY_BE_LATE),
+        dict.fromkeys(("reset", *CUT), may_grant_twice(_LATE_UNLOCK, kind="defect")),
+    ),
+    **UNMOVED,
+}
 _EXPECTATIONS = {
     **with_changes(
         with_verdicts(_OF_OWNERS, may_break(_UNLOCK, "false-release"), *MAY_BE_LATE),
