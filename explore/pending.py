@@ -1,12 +1,14 @@
 """What is still to be played, and what of it is played together next.
 
 Together are those that strike no server, and those that do the same to the same servers, whose
-events come at about the same time: they share the strike.
+events come at about the same time: they share the strike. Where clients may ask any server, the one
+is struck at which most of the events are (``lockbench.explore.servers.Blow``).
 """
 
 from __future__ import annotations
 
 import math
+from collections import Counter
 from collections.abc import Sequence
 from typing import Final, NamedTuple
 
@@ -14,9 +16,12 @@ from lockbench.explore.servers import LED
 from lockbench.explore.trial import Trial
 from lockbench.explore.trials import act_of, at_s_of, servers_of
 
+OUTNUMBERED_MAX: Final = 3
+
 
 class _Group(NamedTuple):
-    """``act``: what is done to the servers; empty where nothing is."""
+    """``act``: what is done to the servers; empty where nothing is. ``servers``: empty also where
+    the strike itself says which."""
 
     which: int  # of the lists that share no strike
     act: str
@@ -24,12 +29,19 @@ class _Group(NamedTuple):
 
 
 class Pending:
-    """``lists``: those of different ones share no strike. ``interchangeable``: as of
-    ``lockbench.explore.trial.Setting``."""
+    """``lists``: those of different ones share no strike. ``interchangeable``, ``of_one_quorum``:
+    as of ``lockbench.explore.trial.Setting``."""
 
-    def __init__(self, *lists: Sequence[Trial], interchangeable: Sequence[int] = ()) -> None:
+    def __init__(
+        self,
+        *lists: Sequence[Trial],
+        interchangeable: Sequence[int] = (),
+        of_one_quorum: bool = False,
+    ) -> None:
         self._interchangeable: Final = interchangeable
+        self._of_one_quorum: Final = of_one_quorum
         self._groups: dict[_Group, list[Trial]] = {}
+        self._taken: Counter[Trial] = Counter()
         self.add(*lists)
 
     def add(self, *lists: Sequence[Trial]) -> None:
@@ -38,6 +50,8 @@ class Pending:
             for trial in trials:
                 servers = sorted(servers_of(trial, self._interchangeable))
                 act = act_of(trial)
+                if act == LED or (len(servers) == 1 and self._may_be_anywhere(trial)):
+                    servers = []
                 group = _Group(which if act else 0, act, tuple(servers))
                 self._groups.setdefault(group, []).append(trial)
 
@@ -57,10 +71,15 @@ class Pending:
         group = max(groups, key=lambda group: (group.act != LED, not group.act, parts(group)))
         trials = sorted(self._groups[group], key=at_s_of if group.act else _last_first)
         count = math.ceil(len(trials) / math.ceil(parts(group)))
+        self._taken.update(trials[:count])
         self._groups[group] = trials[count:]
         if count == len(trials):
             del self._groups[group]
         return trials[:count]
+
+    def _may_be_anywhere(self, trial: Trial) -> bool:
+        """Whether its event may be at any server: not once it has been outnumbered for so often."""
+        return self._of_one_quorum and self._taken[trial] < OUTNUMBERED_MAX
 
 
 def _last_first(trial: Trial) -> float:

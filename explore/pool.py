@@ -36,7 +36,11 @@ class Pool:
 
     def pending(self, *lists: Sequence[Trial]) -> Pending:
         """To be played here; those of different lists share no strike."""
-        return Pending(*lists, interchangeable=self.setting.interchangeable)
+        return Pending(
+            *lists,
+            interchangeable=self.setting.interchangeable,
+            of_one_quorum=self.setting.of_one_quorum,
+        )
 
     def play_all(self, trials: Sequence[Trial]) -> list[Played]:
         """In any order. Raises ClusterLost."""

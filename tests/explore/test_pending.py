@@ -74,3 +74,19 @@ def test_those_of_different_lists_share_no_strike() -> None:
     assert sizes(Pending([wiped(1)] * 2, [wiped(1)] * 3)) == [3, 2]
     assert sizes(Pending([struck("request-lost", 1)], [struck("request-lost", 1)])) == [2]
     assert sizes(Pending()) == []
+
+
+def test_the_leader_is_struck_wherever_the_event_is() -> None:
+    trials = [struck("leader-changed", node) for node in FIVE]
+    assert sizes(Pending(trials)) == [5]
+
+
+def test_where_any_server_may_be_asked_all_share_a_strike_until_one_is_outnumbered() -> None:
+    trials = [struck("server-frozen", node, number=n) for n, node in enumerate((1, 2, 2))]
+    assert sizes(Pending(trials)) == [2, 1]
+    pending = Pending(trials, of_one_quorum=True)
+    for _ in range(3):
+        assert len(pending.take(MANY, MANY)) == 3
+        pending.add(trials)
+    assert sizes(pending) == [2, 1]
+    assert sizes(Pending([wiped(1, 2), wiped(2, 3)], of_one_quorum=True)) == [1, 1]

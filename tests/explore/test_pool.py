@@ -29,6 +29,7 @@ def frozen(number: int) -> Trial:
 
 class Setting:
     interchangeable: Sequence[int] = ()
+    of_one_quorum: bool = False
 
 
 @dataclass
