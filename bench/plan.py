@@ -28,7 +28,7 @@ from lockbench.locks.base import Expectation, System
 from lockbench.locks.registry import LockNotFoundError, each, find, is_own, systems, without
 from lockbench.locks.shared.client_container import ContainerLibrary
 from lockbench.locks.shared.lease import extendable
-from lockbench.locks.shared.library import library_of
+from lockbench.locks.shared.library import is_in_container, library_of
 from lockbench.nemesis import schedule
 from lockbench.nemesis.base import OF_LOCK, OF_SERVERS, SERVERS, Impossible, Injection
 from lockbench.nemesis.registry import NONE, faults
@@ -586,7 +586,7 @@ def _refuse_elsewhere(case: Case) -> None:
     machines_of(case)
     if is_own(case.lock):
         raise BadInput(f"{case.lock} is a file of this machine, and --machines runs it on others")
-    if isinstance(library_of(case.system), ContainerLibrary):
+    if is_in_container(case.system):
         raise BadInput(
             f"{case.system.name} runs in a container of this machine's engine, so its clients"
             " cannot be on other machines"

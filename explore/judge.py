@@ -101,7 +101,7 @@ def judged(played: Played, system: System, *, timed: bool = True) -> Shown | Und
     faults = [strike.fault for strike in played.trial.strikes]
     names = told(sorted(broken))
     # Nobody can be granted a key that leaked. Where two had it, who was kept by whom is not known.
-    leaks = Expected(system, (NONE,), exact=False).of("leaked-lock").expected in MAY
+    leaks = _unharmed(system).of("leaked-lock").expected in MAY
     if not timed or leaks or not UNTIMED.isdisjoint(broken):
         always.pop(LOST_WAKEUP, None)
     if not broken and not always:
@@ -118,17 +118,18 @@ def is_declared(
 ) -> bool:
     """Whether all of these verdicts may break under faults of ``lockbench.explore.faults``. What
     breaks without a fault breaks beside one."""
-    of_faults, unharmed = (
-        _expected(system, faults, scenario),
-        Expected(system, (NONE,), exact=False),
-    )
-    return of_faults.excused(broken) | unharmed.excused(broken) >= set(broken)
+    excused = _expected(system, faults, scenario).excused(broken)
+    return excused | _unharmed(system).excused(broken) >= set(broken)
 
 
 def _expected(system: System, faults: Iterable[str], scenario: str) -> Expected:
     like = tuple(dict.fromkeys(name for fault in faults for name in FAULTS[fault].like))
     outlasts = SCENARIOS[scenario].outlasts
     return Expected(system, like or (NONE,), exact=False, outlasts=outlasts)
+
+
+def _unharmed(system: System) -> Expected:
+    return Expected(system, (NONE,), exact=False)
 
 
 def _due(unknown: Mapping[str, str], expected: Expected) -> Iterator[tuple[str, str]]:
@@ -293,11 +294,11 @@ def _answered_ns(fault: Fault, system: System, taken_ns: int) -> int:
     nothing is lost. ``taken_ns``: how long what frozen servers were asked for may be taken."""
     if fault.heal_ns is None:
         return 0
-    known = FAULTS.get(fault.name)
-    frozen = known is not None and known.act == "client-frozen"
-    taken_ns = taken_ns if known is not None and known.act in FREEZES else 0
-    unheard_ns = 0 if frozen else int(1e9 * (CLIENT_TIMEOUT_S + system.settles_s))
-    return fault.heal_ns[1] + unheard_ns + taken_ns
+    act = FAULTS[fault.name].act if fault.name in FAULTS else ""
+    if act == "client-frozen":
+        return fault.heal_ns[1]
+    unheard_ns = int(1e9 * (CLIENT_TIMEOUT_S + system.settles_s))
+    return fault.heal_ns[1] + unheard_ns + (taken_ns if act in FREEZES else 0)
 
 
 def _is_rivals_grant(history: History, row: int) -> bool:

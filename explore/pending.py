@@ -78,7 +78,8 @@ class Pending:
         return trials[:count]
 
     def _may_be_anywhere(self, trial: Trial) -> bool:
-        """Whether its event may be at any server: not once it has been outnumbered for so often."""
+        """Whether its event may be at any server: not once it was played so often, for those whose
+        events are elsewhere may outnumber it each time."""
         return self._of_one_quorum and self._taken[trial] < OUTNUMBERED_MAX
 
 

@@ -32,8 +32,7 @@ from lockbench.explore.trial import Played, Setting, Trial
 from lockbench.explore.trials import act_of, at_s_of, servers_of
 from lockbench.history.clocks import STEP_S_MAX, wall_minus_monotonic_ns
 from lockbench.history.service import write_service
-from lockbench.locks.shared.client_container import ContainerLibrary
-from lockbench.locks.shared.library import library_of
+from lockbench.locks.shared.library import is_in_container
 from lockbench.locks.shared.tenures import service_of
 
 # So many plays at once, and more while the processors are idle: plays wait most of the time, those
@@ -317,7 +316,7 @@ class Room:
 
 def room_of(case: plan.Case) -> Room:
     """For the plays of a lock on all its clusters."""
-    if isinstance(library_of(case.system), ContainerLibrary):
+    if is_in_container(case.system):
         return Room(MOST, CONTAINER_SPARE_BYTES, CONTAINER_SHARING)
     longer = case.pace.lease_ttl_s / LEASE_S
     return Room(min(MOST_OF_LONGER, int(MOST * longer)), SPARE_BYTES)

@@ -45,6 +45,7 @@ from lockbench.history.op import F, Object, Type
 from lockbench.history.recorder import Recorder
 from lockbench.history.recording import records_of, write_faults, write_meta
 from lockbench.locks.base import Address, LockUnusableError
+from lockbench.locks.shared.library import is_in_container
 from lockbench.locks.shared.sidecar import has_ended
 
 SPARE: Final = "spare"
@@ -361,8 +362,10 @@ class Stage:
         for player in players:
             if player.actor.killed_ns is None and not player.actor.busy:
                 with suppress(_Over):
-                    keeps = player is not self.victim or self.setting.in_containers
-                    player.tell(Close(sidecars=keeps))
+                    # The victim's links end now. A program in a container, which is slow to make,
+                    # keeps no connection to them; of other sidecars that is not known.
+                    contained = is_in_container(self.setting.system)
+                    player.tell(Close(sidecars=contained or player is not self.victim))
         for player in players:
             if player.actor.killed_ns is None:
                 with suppress(_Over):

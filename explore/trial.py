@@ -11,8 +11,6 @@ from lockbench.explore import link
 from lockbench.explore.faults import FAULTS, OF_CLIENTS
 from lockbench.explore.link import Kind
 from lockbench.locks.base import System
-from lockbench.locks.shared.client_container import ContainerLibrary
-from lockbench.locks.shared.library import library_of
 from lockbench.results.documents.exploration import EventPlace, StrikeAt, Tried
 from lockbench.workloads.load import Pace, slack_s
 
@@ -120,12 +118,6 @@ class Setting:
         want the key than there is room for, however few the clients."""
         rivals = self.permits + self.clients - 2
         return rivals + 1
-
-    @property
-    def in_containers(self) -> bool:
-        """Whether clients are in containers, which are slow to make. The programs there keep no
-        connection once a client was closed; of other sidecars that is not known."""
-        return isinstance(library_of(self.system), ContainerLibrary)
 
     @property
     def slack_s(self) -> float:

@@ -245,6 +245,11 @@ def library_of(system: System) -> AnyLibrary | None:
     return owner if isinstance(owner, AnyLibrary) else None
 
 
+def is_in_container(system: System) -> bool:
+    """Whether its clients run in containers of this machine's engine."""
+    return isinstance(library_of(system), ContainerLibrary)
+
+
 def as_safe(plain: System, *, extends: bool = False, **changed: Any) -> System:
     """``NAME-safe``: the same declaration for the library set ``safe``, with the bench's own lease
     and whatever else is ``changed``. ``extends``: so set, its holders can lengthen the promise."""
