@@ -68,6 +68,7 @@ MORE_PLAYS: Final = 4  # where something broke without a fault, to see what else
 TELLS_S: Final = 20.0
 AT_ONCE: Final = 2  # clusters of one lock
 SPARE_BYTES: Final = 8 << 30  # of memory, for more than one
+CLIENTS_SHARE: Final = 0.8  # of the memory, at most
 ATTEMPTS: Final = 3  # with other clusters, where one is lost
 
 Told = Callable[[str], None]
@@ -151,11 +152,12 @@ def _clear(folder: Path, known: Exploration) -> None:
 def _plays(what: Asked, folder: Path, run_id: str, told: Told) -> Iterator[Pool]:
     """On clusters of their own, as many as there is memory for."""
     case, numbers = what.case, itertools.count(last_number(folder) + 1)
-    each, room = list[Plays](), room_of(case)
+    clusters = AT_ONCE if _spare_bytes() > SPARE_BYTES else 1
+    each, room = list[Plays](), room_of(what, int(CLIENTS_SHARE * _spare_bytes() / clusters))
     with ExitStack() as stack:
         fork_server = stack.enter_context(ForkServer(run_id, ["lockbench.explore.actor"]))
         environment = stack.enter_context(_sidecars_of(case, run_id))
-        for n in range(AT_ONCE if _spare_bytes() > SPARE_BYTES else 1):
+        for n in range(clusters):
             logs = folder / "logs" / f"cluster-{n + 1}"
             logs.mkdir(exist_ok=True)
             wanted = replace(plan.cluster_plan_of(case, run_id, logs), groups=OTHERS_GROUP)

@@ -32,7 +32,9 @@ from lockbench.explore.trial import Played, Setting, Trial
 from lockbench.explore.trials import act_of, at_s_of, servers_of
 from lockbench.history.clocks import STEP_S_MAX, wall_minus_monotonic_ns
 from lockbench.history.service import write_service
-from lockbench.locks.shared.library import is_in_container
+from lockbench.locks.shared.client_container import ContainerLibrary
+from lockbench.locks.shared.client_programs import TAKES_BYTES
+from lockbench.locks.shared.library import library_of
 from lockbench.locks.shared.tenures import service_of
 
 # So many plays at once, and more while the processors are idle: plays wait most of the time, those
@@ -99,7 +101,7 @@ class Plays:
         self.folder = folder
         self._victims, self._others = victims, others
         self._room = room
-        self.most = room.most
+        self.most = room.of_one
         """How many plays at once there may be."""
         self.sharing = room.sharing
         """How many of those that share a strike at servers; fewer where too many come apart."""
@@ -280,10 +282,14 @@ class Room:
         spare_bytes: int,
         sharing: int = SHARING,
         busy: Callable[[], float] | None = None,
+        *,
+        of_one: int = MOST_OF_LONGER,
     ) -> None:
         """``spare_bytes``: so much memory is to stay free. ``sharing``: how many share a strike at
-        first. ``busy``: percent of the processors since it was asked last."""
+        first. ``busy``: percent of the processors since it was asked last. ``of_one``: how many
+        there may be on one cluster."""
         self.most, self.sharing, self._busy = most, sharing, busy or Processors().busy
+        self.of_one = min(most, of_one)
         self._spare_bytes = spare_bytes
         self._there = 0
         self._first = threading.Lock()  # one of those that wait looks at the processors
@@ -314,10 +320,16 @@ class Room:
         return psutil.virtual_memory().available > self._spare_bytes
 
 
-def room_of(case: plan.Case) -> Room:
-    """For the plays of a lock on all its clusters."""
-    if is_in_container(case.system):
-        return Room(MOST, CONTAINER_SPARE_BYTES, CONTAINER_SHARING)
+def room_of(what: Asked, memory_bytes: int) -> Room:
+    """For the plays of a lock on all its clusters. ``memory_bytes``: what is there for the clients
+    of one of them, who keep their containers."""
+    case = what.case
+    library = library_of(case.system)
+    if isinstance(library, ContainerLibrary):
+        clients = what.clients + (case.system.permits or 1)
+        fit = memory_bytes // (clients * TAKES_BYTES[library.image])
+        of_one = min(MOST, max(SHARING_MIN, fit))
+        return Room(MOST, CONTAINER_SPARE_BYTES, min(CONTAINER_SHARING, of_one), of_one=of_one)
     longer = case.pace.lease_ttl_s / LEASE_S
     return Room(min(MOST_OF_LONGER, int(MOST * longer)), SPARE_BYTES)
 

@@ -309,6 +309,24 @@ def test_more_play_at_once_while_the_processors_are_idle_and_the_memory_suffices
     assert most == at_once
 
 
+@pytest.mark.parametrize(
+    ("lock", "memory_bytes", "at_once"),
+    [
+        ("redisson-rlock", 0, 4),
+        ("redisson-rlock", 6 << 30, 8),  # of four clients each, 180 MiB a client
+        ("redsync", 6 << 30, 27),
+        ("redsync", 64 << 30, 48),
+        ("redis-token", 0, 48),
+    ],
+)
+def test_clients_that_keep_containers_are_as_many_as_the_memory_holds(
+    lock: str, memory_bytes: int, at_once: int
+) -> None:
+    room = plays.room_of(asked(lock), memory_bytes)
+    assert room.of_one == at_once
+    assert room.sharing <= at_once <= room.most
+
+
 def test_servers_of_which_one_leads_are_struck_themselves() -> None:
     assert standing(wiped(2), ()) == {}
     assert servers_of(wiped(2), ()) == [2]

@@ -59,7 +59,7 @@ def plant(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Plant]:
                 number = next(numbers)
                 keys = count(1000 * number)  # of its own
                 folder = tmp_path / str(number)
-                room = plays_module.room_of(what.case)
+                room = plays_module.room_of(what, 0)
                 made = Plays(what, cluster, victims, others, folder, room=room, numbers=keys)
             made._lending = lending
             made._hosts = SimpleQueue()
