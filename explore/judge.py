@@ -24,6 +24,7 @@ from lockbench.history.recorder import PROCESSES_PER_WORKER
 from lockbench.history.recording import read_recording
 from lockbench.history.service import Service, Tenure
 from lockbench.locks.base import System
+from lockbench.locks.shared.lease import lives_on
 from lockbench.locks.shared.library import library_of
 from lockbench.locks.shared.sidecar import has_ended
 from lockbench.locks.shared.sidecar import raised as error_of
@@ -262,7 +263,10 @@ def _unwoken(played: Played, history: History, system: System) -> str | None:
     # (etcd's lessor, Promote; ZooKeeper's SessionTrackerImpl).
     led_ns = healed_ns + lease_ns + slack_ns if healed_ns else 0
     acquires = rows_of(history, F.ACQUIRE)
-    ends = np.array([_end_ns(history, row, lease_ns, slack_ns, led_ns) for row in acquires])
+    alive = lives_on(system)
+    ends = np.array(
+        [_end_ns(history, row, lease_ns, slack_ns, led_ns, alive=alive) for row in acquires]
+    )
     # A service that keeps a hold for longer than its lease may keep what a refusal gave back, too.
     refused = history.type[acquires] == Type.FAIL
     ends[refused] += int((system.kept_leases - 1.0) * lease_ns)
@@ -318,10 +322,13 @@ def _moves_clocks(fault: Fault) -> bool:
     return fault.name in FAULTS and FAULTS[fault.name].act == "clock-jumped"
 
 
-def _end_ns(history: History, row: int, lease_ns: int, slack_ns: int, led_ns: int) -> int:
+def _end_ns(
+    history: History, row: int, lease_ns: int, slack_ns: int, led_ns: int, *, alive: bool
+) -> int:
     """When the hold that an acquire may have led to was certainly over. Who is refused may have
     been granted something until then, and given it back. ``led_ns``: until then servers that were
-    struck may have kept what only time ends."""
+    struck may have kept what only time ends. ``alive``: a client renews its holds, and nobody knows
+    when it has given up a release that was not answered."""
     if history.type[row] == Type.FAIL:
         return int(history.complete_ns[row])
     same = history.hold == history.hold[row]
@@ -332,6 +339,7 @@ def _end_ns(history: History, row: int, lease_ns: int, slack_ns: int, led_ns: in
     if deaths.any():
         return max(led_ns, int(history.invoke_ns[deaths].min()) + lease_ns + slack_ns)
     promised = same & (history.valid_until_ns != NULL)
-    if history.type[row] == Type.OK and promised.any():
+    released = (same & (history.f == F.RELEASE)).any()
+    if history.type[row] == Type.OK and promised.any() and not (alive and released):
         return max(led_ns, int(history.valid_until_ns[promised].max()) + slack_ns)
     return FOREVER_NS

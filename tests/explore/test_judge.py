@@ -389,6 +389,21 @@ def test_a_new_leader_keeps_a_hold_that_only_time_ends_for_a_whole_lease(
     assert waits_too_long(played(tmp_path), find("redis-token")) is found
 
 
+@pytest.mark.parametrize(
+    ("lock", "ended", "found"),
+    [
+        ("redisson-rlock-lease", Type.INFO, True),  # promised until 3 s, and over at 4 s
+        ("redisson-rlock", Type.INFO, False),
+        ("redisson-rlock", Type.OK, True),
+    ],
+)
+def test_a_watchdog_may_renew_what_an_unanswered_release_gives_back(
+    tmp_path: Path, lock: str, ended: Type, found: bool
+) -> None:
+    waited(tmp_path, until_s=6.5, promised_ns=3 * NS, ended=ended)
+    assert waits_too_long(played(tmp_path), find(lock)) is found
+
+
 def test_a_service_that_keeps_what_was_given_back_is_waited_for(tmp_path: Path) -> None:
     """Consul's lock-delay: refused at 1.6 s, and granted to another at 3.5 s."""
     aimed = Object(kind="mutex", role="aimed", lease_ns=2 * NS, slack_ns=NS)

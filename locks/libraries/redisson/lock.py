@@ -54,7 +54,7 @@ from lockbench.locks.redis.watchdog import SYSTEM as WATCHDOG
 from lockbench.locks.shared.client_container import ContainerLibrary
 from lockbench.locks.shared.client_programs import JVM, JVM_IMAGE, LIMIT, THE_LEASE, Program
 from lockbench.locks.shared.expectations import (
-    CUT,
+    ANSWERS_LOST,
     MAY_BE_LATE,
     RESTARTED,
     SERVER_CLOCKS,
@@ -95,6 +95,14 @@ _SWALLOWS = (
     "https://github.com/redisson/redisson/blob/master/redisson/src/main/java/org/redisson/"
     "RedissonMultiLock.java: unlockInner, which is the unlock of RedissonRedLock, swallows what "
     "the unlock of each server throws, and so returns for a lock that is not held"
+)
+
+_WAITS_FOR_THE_DEAD = may_break(
+    f"{DOC} (Fair Lock): 'if some thread has died then Redisson waits its return for 5 seconds'; "
+    "in 4.7.0 it is as long as that thread wanted to wait, or fairLockWaitTimeout, 5 minutes "
+    "(docs/track/redisson-fair-dead-waiter.md)",
+    "leaked-lock",
+    kind="defect",
 )
 
 OUTCOMES = {
@@ -189,8 +197,20 @@ def _system(
         prepare=library.prepare,
         raises=_RAISES,
         expectations={**_released_late(may_be_late(expectations, _LATE), topology), **UNMOVED},
-        **{"fence": None, "outcomes": OUTCOMES, "not_owed": _LEASED, "variant": True, **more},
+        **{
+            "fence": None,
+            "outcomes": OUTCOMES,
+            "not_owed": _LEASED,
+            "settles_s": _UNANSWERED_S,
+            "variant": True,
+            **more,
+        },
     )
+
+
+# BaseConfig.java of 4.7.0, timeout: so long it waits for the answer to a request that was sent,
+# also if the connection is reset in the meantime, which it does not notice before.
+_UNANSWERED_S = 3.0
 
 
 # RedissonMultiLock.java of 4.7.0, tryLock: while it asks server after server, each key lives for
@@ -210,7 +230,7 @@ def _released_late(usual: Faults, topology: str) -> Faults:
 
 def _renewed(usual: Faults) -> Faults:
     """``usual`` with what a watchdog changes: work that outlasts a lease which nobody renews."""
-    faults = ("wipe", *RESTARTED, "failover", "pause", *CUT, *SERVER_CLOCKS)
+    faults = ("wipe", *RESTARTED, "failover", *ANSWERS_LOST, *SERVER_CLOCKS)
     return with_changes(usual, dict.fromkeys(faults, may_break(WATCHDOG.source, "stale-holder")))
 
 
@@ -241,6 +261,7 @@ SYSTEMS = (
     as_safe(
         _RLOCK,
         expectations={**_released_late(_RENEWED, "redis"), **UNMOVED},
+        settles_s=0.0,
         not_owed=_UNCONNECTED,
         represents=True,
     ),
@@ -257,7 +278,9 @@ SYSTEMS = (
         "redis",
         "a queue, and a message to its head",
         _leased("getFairLock(key)"),
-        LEASE,
+        with_changes(
+            LEASE, dict.fromkeys(("client-kill", *ANSWERS_LOST, *RESTARTED), _WAITS_FOR_THE_DEAD)
+        ),
     ),
     _system(
         "redisson-fenced",
