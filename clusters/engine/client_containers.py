@@ -29,8 +29,9 @@ else:
     psutil = lazy("psutil")
 
 STARTED_BY = "LOCKBENCH_STARTED_BY"
-# What a program inherits of its process' environment; the second is the heap of a JVM ("3g").
-INHERITED = (owner.RUN_ENVIRONMENT, "LOCKBENCH_HEAP")
+HEAP = "LOCKBENCH_HEAP"  # of a JVM ("3g")
+# What a program inherits of its process' environment.
+INHERITED = (owner.RUN_ENVIRONMENT, HEAP)
 _PATIENCE_S = 5.0
 _POLL_S = 0.01
 

@@ -18,11 +18,11 @@ NODE_IMAGE: Final = "node-sidecar"
 PHP_IMAGE: Final = "php-sidecar"
 THE_LEASE: Final = "the lease"
 LIMIT: Final = "the client timeout"
-# What a program takes of the memory with a client of its largest library, and the process that
-# it belongs to.
+# What a program takes of the memory with a client of its largest library, of a JVM with a heap of
+# 64 MiB, and the process that it belongs to.
 TAKES_BYTES: Final = {
     GO_IMAGE: 55 << 20,
-    JVM_IMAGE: 180 << 20,
+    JVM_IMAGE: 150 << 20,
     NODE_IMAGE: 95 << 20,
     PHP_IMAGE: 55 << 20,
 }

@@ -313,7 +313,7 @@ def test_more_play_at_once_while_the_processors_are_idle_and_the_memory_suffices
     ("lock", "memory_bytes", "at_once"),
     [
         ("redisson-rlock", 0, 4),
-        ("redisson-rlock", 6 << 30, 8),  # of four clients each, 180 MiB a client
+        ("redisson-rlock", 6 << 30, 10),  # of four clients each, 150 MiB a client
         ("redsync", 6 << 30, 27),
         ("redsync", 64 << 30, 48),
         ("redis-token", 0, 48),
