@@ -13,13 +13,15 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from lockbench.explore.findings import counted
+from lockbench.explore.judge import HANGS
 from lockbench.explore.trial import Key, Played, Setting, Strike, Trial, key_of, place_of
 from lockbench.results.documents.exploration import Finding
 
-# Of a finding, and of one that is declared or on record. Those of one number share a strike at
-# servers.
+# Of a finding, of one that is declared or on record, and of one on record that takes half a minute
+# each time. Those of one number share a strike at servers.
 REPEATS: Final = (5, 5)
 KNOWN: Final = (4, 0)
+KNOWN_TO_HANG: Final = (1, 0)
 
 
 @dataclass(slots=True)
@@ -52,8 +54,7 @@ class Repeats:
             if trial in self._asked:  # of another finding, which shows in the same plays
                 self._asked[trial].places.append(place)
                 continue
-            finding = findings[place]
-            times = KNOWN if finding.declared or finding.known else REPEATS
+            times = _times(findings[place])
             self._asked[trial] = _Asked(sum(times), [place])
             for trials, n in zip(both, times, strict=True):
                 trials.extend([trial] * n)
@@ -86,6 +87,12 @@ class Repeats:
     def left(self, findings: Sequence[Finding]) -> int:
         """How many findings were not played again, but of those that no cluster came back from."""
         return len(self._new(findings)) + sum(len(one.places) for one in self._asked.values())
+
+
+def _times(finding: Finding) -> tuple[int, int]:
+    if finding.known and HANGS in finding.verdicts:
+        return KNOWN_TO_HANG
+    return KNOWN if finding.declared or finding.known else REPEATS
 
 
 def _trial_of(finding: Finding) -> Trial:

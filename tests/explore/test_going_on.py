@@ -21,6 +21,7 @@ from lockbench.explore.explorer import DRY_PLAYS, MORE_PLAYS, PLAYS_MAX, explore
 from lockbench.explore.judge import LOST_WAKEUP, Shown, judged
 from lockbench.explore.plays import ClusterLost, Plays, last_number
 from lockbench.explore.pool import Pool
+from lockbench.explore.repeats import Repeats
 from lockbench.explore.scenarios import SCENARIOS
 from lockbench.explore.servers import APART
 from lockbench.explore.trial import Place, Played, Setting, Strike, Trial
@@ -28,7 +29,7 @@ from lockbench.history.op import F, Object, Type
 from lockbench.history.recorder import Recorder
 from lockbench.history.recording import write_faults, write_meta
 from lockbench.locks.registry import find
-from lockbench.results.documents.exploration import Exploration
+from lockbench.results.documents.exploration import Exploration, Finding
 
 S = 1_000_000_000
 LEASE_S = 2
@@ -560,3 +561,23 @@ def test_plays_are_numbered_after_those_that_are_left(tmp_path: Path) -> None:
         (tmp_path / name).mkdir()
     assert last_number(tmp_path) == 5
     assert last_number(tmp_path / "logs") == 0
+
+
+@pytest.mark.parametrize(
+    ("verdict", "more", "times"),
+    [
+        ("double-grant", {}, 10),
+        ("double-grant", {"declared": True}, 4),
+        ("lost-wakeup", {"known": ("a-page",)}, 4),
+        ("hangs", {}, 10),
+        ("hangs", {"known": ("a-page",)}, 1),
+    ],
+)
+def test_news_is_played_more_often_than_what_was_known(
+    verdict: str, more: dict[str, Any], times: int
+) -> None:
+    found = Finding((verdict,), "why", "free", (), False, 1, 1, "000001")
+    repeats = Repeats(cast("Setting", None), set(), {"free"})
+    both = repeats.wanted([with_(found, **more)])
+    assert sum(map(len, both)) == times
+    assert repeats.wanted([found]) == ([], [])
