@@ -295,13 +295,14 @@ def _unwoken(played: Played, history: History, system: System) -> str | None:
 def _answered_ns(fault: Fault, system: System, taken_ns: int) -> int:
     """From when on clients have an answer to all that is asked, and the lock grants again. What was
     sent before a fault was over may get none, and its client waits for one; of a frozen client
-    nothing is lost. ``taken_ns``: how long what frozen servers were asked for may be taken."""
+    nothing is lost but its session. ``taken_ns``: how long what frozen servers were asked for may
+    be taken."""
     if fault.heal_ns is None:
         return 0
     act = FAULTS[fault.name].act if fault.name in FAULTS else ""
     if act == "client-frozen":
-        return fault.heal_ns[1]
-    unheard_ns = int(1e9 * (CLIENT_TIMEOUT_S + system.settles_s))
+        return fault.heal_ns[1] + int(1e9 * system.recovers_s)
+    unheard_ns = int(1e9 * (CLIENT_TIMEOUT_S + system.settles_s + system.recovers_s))
     return fault.heal_ns[1] + unheard_ns + (taken_ns if act in FREEZES else 0)
 
 

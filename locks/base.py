@@ -226,6 +226,8 @@ class System:
     queue: str = ""
     # Until it grants again after servers, links and clocks are whole, where that takes seconds.
     settles_s: float = 0.0
+    # The longest that a client takes to go on when its connection broke or its session ended.
+    recovers_s: float = 0.0
     # For how many leases the service may keep what nobody renews, where the lease is only the least
     # that it promises. Until then a frozen client has lost nothing, and a dead one's key is taken.
     kept_leases: float = 1.0

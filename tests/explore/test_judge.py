@@ -350,6 +350,17 @@ def test_a_lock_that_has_to_settle_is_given_its_time(tmp_path: Path) -> None:
     assert not waits_too_long(played(tmp_path), usual.derived(settles_s=5.0))
 
 
+@pytest.mark.parametrize("fault", ["client-frozen", "reset-before"])
+def test_a_client_that_pauses_before_it_connects_again_is_given_its_time(
+    tmp_path: Path, fault: str
+) -> None:
+    struck = Fault(fault, ("node 1",), (2 * NS, 2 * NS), (3 * NS, 3 * NS))
+    waited(tmp_path, until_s=9.0, fault=struck)
+    usual = find("redis-token")
+    assert waits_too_long(played(tmp_path), usual.derived(recovers_s=4.0))
+    assert not waits_too_long(played(tmp_path), usual.derived(recovers_s=6.0))
+
+
 def test_who_waits_on_after_a_strike_is_not_woken(tmp_path: Path) -> None:
     wiped = Fault("server-wiped", ("node 1",), (2 * NS, 2 * NS), (3 * NS, 3 * NS))
     waited(tmp_path, until_s=4.4, fault=wiped)

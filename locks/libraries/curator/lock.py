@@ -153,7 +153,10 @@ _DEAF_SYSTEM = System(
         )
     },
     late_release="Released",  # release() does not mind that its node is gone
-    gives_up_s=40.0,  # ExponentialBackoffRetry(1000, 3) needs some 25 for both
+    # ExponentialBackoffRetry.java of 5.9.0: of (1000, 3) the pauses are 1, up to 3 and up to 7 s.
+    # ClientCnxn.java of ZooKeeper 3.9.3, run: up to a second before it connects again.
+    recovers_s=12.0,
+    gives_up_s=40.0,  # these need some 25 for both
 )
 _SYSTEM = _DEAF_SYSTEM.derived(
     name="curator-mutex",

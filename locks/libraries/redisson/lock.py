@@ -209,7 +209,7 @@ def _system(
             "fence": None,
             "outcomes": OUTCOMES,
             "not_owed": _LEASED,
-            "settles_s": _UNANSWERED_S,
+            "recovers_s": _UNANSWERED_S,
             "variant": True,
             **more,
         },
@@ -269,7 +269,7 @@ SYSTEMS = (
     as_safe(
         _RLOCK,
         expectations={**_released_late(_RENEWED, "redis"), **UNMOVED},
-        settles_s=0.0,
+        recovers_s=0.0,
         not_owed=_UNCONNECTED,
         represents=True,
     ),
