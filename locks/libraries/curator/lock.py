@@ -153,10 +153,11 @@ _DEAF_SYSTEM = System(
         )
     },
     late_release="Released",  # release() does not mind that its node is gone
-    # ExponentialBackoffRetry.java of 5.9.0: of (1000, 3) the pauses are 1, up to 3 and up to 7 s.
+    # ExponentialBackoffRetry.java of 5.9.0: of (1000, 3) the pauses are 1, up to 3 and up to 7 s,
+    # for a request and once more for what LockInternals.java tries again when its node is gone.
     # ClientCnxn.java of ZooKeeper 3.9.3, run: up to a second before it connects again.
-    recovers_s=12.0,
-    gives_up_s=40.0,  # these need some 25 for both
+    recovers_s=25.0,
+    gives_up_s=40.0,  # it needs some 25 for both
 )
 _SYSTEM = _DEAF_SYSTEM.derived(
     name="curator-mutex",
