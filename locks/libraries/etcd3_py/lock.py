@@ -39,6 +39,11 @@ _RAISES = {
         f"{DOC}: 'Sync client based on requests'; "
         "https://requests.readthedocs.io/en/latest/api/#exceptions",
     ),
+    # A server that is killed amid an answer; it is one of those.
+    "ChunkedEncodingError": (
+        "https://requests.readthedocs.io/en/latest/user/quickstart/#errors-and-exceptions: 'All "
+        "exceptions that Requests explicitly raises inherit from RequestException'"
+    ),
     **dict.fromkeys(
         (
             "Etcd3Exception",
