@@ -154,8 +154,9 @@ def _clear(folder: Path, known: Exploration) -> None:
 def _plays(what: Asked, folder: Path, run_id: str, told: Told) -> Iterator[Pool]:
     """On clusters of their own, as many as there is memory for."""
     case, numbers = what.case, itertools.count(last_number(folder) + 1)
-    clusters = AT_ONCE if _spare_bytes() > SPARE_BYTES else 1
-    each, room = list[Plays](), room_of(what, int(CLIENTS_SHARE * _spare_bytes() / clusters))
+    spare_bytes = _spare_bytes()
+    clusters = AT_ONCE if spare_bytes > SPARE_BYTES else 1
+    each, room = list[Plays](), room_of(what, int(CLIENTS_SHARE * spare_bytes / clusters))
     with ExitStack() as stack:
         fork_server = stack.enter_context(ForkServer(run_id, ["lockbench.explore.actor"]))
         environment = {HEAP: CLIENTS_HEAP, **stack.enter_context(_sidecars_of(case, run_id))}

@@ -28,7 +28,7 @@ from lockbench.explore.asked import LEASE_S, Asked
 from lockbench.explore.faults import BEYOND, ENDS
 from lockbench.explore.servers import APART, Blow, addresses, interchangeable, of_one_quorum
 from lockbench.explore.stage import Stage
-from lockbench.explore.trial import Played, Setting, Trial
+from lockbench.explore.trial import Played, Setting, Trial, clients_of
 from lockbench.explore.trials import act_of, at_s_of, servers_of
 from lockbench.history.clocks import STEP_S_MAX, wall_minus_monotonic_ns
 from lockbench.history.service import write_service
@@ -326,7 +326,7 @@ def room_of(what: Asked, memory_bytes: int) -> Room:
     case = what.case
     library = library_of(case.system)
     if isinstance(library, ContainerLibrary):
-        clients = what.clients + (case.system.permits or 1)
+        clients = clients_of(case.system, what.clients)
         fit = memory_bytes // (clients * TAKES_BYTES[library.image])
         of_one = min(MOST, max(SHARING_MIN, fit))
         return Room(MOST, CONTAINER_SPARE_BYTES, min(CONTAINER_SHARING, of_one), of_one=of_one)

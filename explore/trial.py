@@ -79,6 +79,13 @@ class Trial:
     again: bool = False
 
 
+def clients_of(system: System, wanted: int) -> int:
+    """How many processes a play needs, each with a client: the victim's, rivals' and the helper's.
+    There are more who want the key than there is room for, however few are ``wanted``."""
+    rivals = (system.permits or 1) + wanted - 2
+    return 1 + rivals + 1
+
+
 @dataclass(frozen=True)
 class Setting:
     """What all plays of an exploration share. ``victim``, ``others``: where the victim's links and
@@ -114,10 +121,8 @@ class Setting:
 
     @property
     def rivals_and_helper(self) -> int:
-        """How many processes a play needs beside the victim's. With the victim there are more who
-        want the key than there is room for, however few the clients."""
-        rivals = self.permits + self.clients - 2
-        return rivals + 1
+        """How many processes a play needs beside the victim's."""
+        return clients_of(self.system, self.clients) - 1
 
     @property
     def slack_s(self) -> float:

@@ -32,6 +32,7 @@ from unittest import mock
 
 from redis import Redis
 
+from lockbench.clusters.engine.client_containers import HEAP
 from lockbench.locks.base import Address, Freed, NotHeld, Observer, new_hold_id, token_of
 from lockbench.locks.registry import find
 from lockbench.locks.shared.client_container import ContainerSidecar
@@ -54,7 +55,6 @@ LOCK: Final = "redisson-rlock"
 WATCHDOG_S: Final = 1.5  # the lease; renewed every third of it
 WAIT_S: Final = 30.0
 HOLD_S: Final = 0.3  # of B, between its read and its write
-HEAP: Final = "LOCKBENCH_HEAP"
 SMALL_HEAP: Final = "256m"
 
 
