@@ -77,6 +77,10 @@ _ROUNDED = (
     f"{SOURCE}/Store/PdoStore.php: key_expiration is an INTEGER, to which PostgreSQL rounds now + "
     "lease; so a row may end half a second before getRemainingLifetime() says"
 )
+_TAKES_OVER = (
+    f"{SOURCE}/Store/PdoStore.php: putOffExpiration() updates a row that has this token or has "
+    "expired by the server's clock, whoever holds it"
+)
 _NOT_TOLD = (
     f"{DOC}#postgresqlstore-1: 'If the TCP connection is lost, the PostgreSQL may release locks "
     "without notifying the application'"
@@ -106,9 +110,12 @@ _REDIS = {
     **UNMOVED,
 }
 _ROW = {
-    **with_verdicts(
-        _saved_for_long(silent_release(LEASE_ROW, _SILENT)),
-        may_break(_ROUNDED, "double-grant", "lost-update", "linearizable", kind="defect"),
+    **with_changes(
+        with_verdicts(
+            _saved_for_long(silent_release(LEASE_ROW, _SILENT)),
+            may_break(_ROUNDED, "double-grant", "lost-update", "linearizable", kind="defect"),
+        ),
+        {"clock-jump": may_break(_TAKES_OVER, "wrong-extend")},
     ),
     **UNMOVED,
 }
