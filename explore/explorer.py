@@ -28,7 +28,6 @@ from pathlib import Path
 from typing import Final
 
 import numpy as np
-import psutil
 from msgspec.structs import replace as evolved
 
 from lockbench.bench import plan
@@ -43,7 +42,7 @@ from lockbench.explore.pool import Pool
 from lockbench.explore.repeats import Repeats
 from lockbench.explore.scenarios import Scenario
 from lockbench.explore.servers import APART, ELSEWHERE
-from lockbench.explore.several import beside
+from lockbench.explore.several import memory_bytes
 from lockbench.explore.stage import VICTIM
 from lockbench.explore.trial import Key, Place, Played, Trial, event_of, key_of, struck
 from lockbench.explore.trials import act_of, named, pairs_of, singles
@@ -68,7 +67,7 @@ STRUCK_MAX: Final = 10  # of a play that a shared strike at servers did not stri
 MORE_PLAYS: Final = 4  # where something broke without a fault, to see what else does
 TELLS_S: Final = 20.0
 AT_ONCE: Final = 2  # clusters of one lock
-SPARE_BYTES: Final = 8 << 30  # of memory, for more than one
+SPARE_BYTES: Final = 6 << 30  # of memory, for more than one
 CLIENTS_SHARE: Final = 0.8  # of the memory, at most
 CLIENTS_HEAP: Final = "64m"  # of a JVM, whose client has little to do
 ATTEMPTS: Final = 3  # with other clusters, where one is lost
@@ -154,9 +153,9 @@ def _clear(folder: Path, known: Exploration) -> None:
 def _plays(what: Asked, folder: Path, run_id: str, told: Told) -> Iterator[Pool]:
     """On clusters of their own, as many as there is memory for."""
     case, numbers = what.case, itertools.count(last_number(folder) + 1)
-    spare_bytes = _spare_bytes()
-    clusters = AT_ONCE if spare_bytes > SPARE_BYTES else 1
-    each, room = list[Plays](), room_of(what, int(CLIENTS_SHARE * spare_bytes / clusters))
+    memory = memory_bytes()
+    clusters = AT_ONCE if memory > SPARE_BYTES else 1
+    each, room = list[Plays](), room_of(what, int(CLIENTS_SHARE * memory / clusters))
     with ExitStack() as stack:
         fork_server = stack.enter_context(ForkServer(run_id, ["lockbench.explore.actor"]))
         environment = {HEAP: CLIENTS_HEAP, **stack.enter_context(_sidecars_of(case, run_id))}
@@ -186,12 +185,6 @@ def _sidecars_of(case: plan.Case, run_id: str) -> Iterator[Mapping[str, str]]:
         return
     with library.template({RUN_ENVIRONMENT: run_mark(run_id)}) as template:
         yield {} if template.path is None else {TEMPLATE: template.path}
-
-
-def _spare_bytes() -> int:
-    """Of memory, for this exploration."""
-    available: int = psutil.virtual_memory().available
-    return available // beside()
 
 
 class _Explorer:

@@ -21,19 +21,21 @@ import psutil
 
 PROGRAM: Final = (sys.executable, "-m", "lockbench.cli.main")
 
-BESIDE: Final = "LOCKBENCH_BESIDE"  # in their environment: how many there are at once
+MEMORY: Final = "LOCKBENCH_MEMORY"  # in the environment of each: how many bytes it may take
 
 Arguments = Callable[[], Sequence[str] | None]
 
 
 def at_once() -> int:
-    """How many locks: the plays of each keep about one core busy."""
-    return psutil.cpu_count() or 1
+    """How many locks: the plays of each keep about two thirds of a core busy."""
+    return max(1, 3 * (psutil.cpu_count() or 1) // 2)
 
 
-def beside() -> int:
-    """How many explorations, with this one, share the machine."""
-    return int(os.environ.get(BESIDE, "1"))
+def memory_bytes() -> int:
+    """How much this exploration may take: what is free, and no more than its share of what was free
+    before it and others began."""
+    free: int = psutil.virtual_memory().available
+    return min(free, int(os.environ.get(MEMORY, free)))
 
 
 def explore_several(
@@ -42,6 +44,7 @@ def explore_several(
     """Lock → the exit code of its command, for those that were begun. ``commands``: lock → what
     gives the arguments of ``lockbench`` when its turn has come, or None where no time is left.
     ``told`` hears each line that a process writes, with the lock in front."""
+    share = memory_bytes() // max(1, min(at_once(), len(commands)))
     running: set[subprocess.Popen[str]] = set()
     stopping = threading.Event()
     ended: dict[str, int] = {}
@@ -52,7 +55,7 @@ def explore_several(
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
-            env=os.environ | {BESIDE: str(min(at_once(), len(commands)))},
+            env=os.environ | {MEMORY: str(share)},
             text=True,
         ) as process:
             running.add(process)

@@ -5,13 +5,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
-import psutil
 import pytest
 
-from lockbench.explore import explorer, several
 from lockbench.explore.plays import Plays
 from lockbench.explore.trial import Place, Played, Strike, Trial
 
@@ -61,12 +58,3 @@ def test_scripts_are_loaded_before_what_is_struck(
     hit = [("free", 1)]
     expected = [free, hit, *([free] if again else []), hit, twice, [("twice", 1)]]
     assert plays.done == expected
-
-
-def test_memory_is_shared_by_the_explorations_of_a_machine(monkeypatch: pytest.MonkeyPatch) -> None:
-    there = SimpleNamespace(available=20 << 30)
-    monkeypatch.setattr(psutil, "virtual_memory", lambda: there)
-    monkeypatch.delenv(several.BESIDE, raising=False)
-    assert explorer._spare_bytes() == 20 << 30
-    monkeypatch.setenv(several.BESIDE, "2")
-    assert explorer._spare_bytes() == 10 << 30

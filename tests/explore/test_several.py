@@ -7,11 +7,13 @@ import sys
 import threading
 from collections.abc import Callable, Sequence
 from pathlib import Path
+from types import SimpleNamespace
 
+import psutil
 import pytest
 
 from lockbench.explore import several
-from lockbench.explore.several import explore_several
+from lockbench.explore.several import at_once, explore_several
 from tests.eventually import eventually
 
 # What stands in for ``lockbench``: its arguments are Python.
@@ -44,15 +46,32 @@ def silent(_: str) -> None:
     pass
 
 
-def test_each_knows_how_many_share_the_machine(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_memory_that_is_free_at_first_is_shared(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(several, "memory_bytes", lambda: 20)
     lines: list[str] = []
-    says = saying(f"import os; print(os.environ[{several.BESIDE!r}])")
+    says = saying(f"import os; print(os.environ[{several.MEMORY!r}])")
     explore_several(dict.fromkeys("abc", says), lines.append)
     explore_several({"alone": says}, lines.append)
-    assert sorted(lines) == ["a: 2", "alone: 1", "b: 2", "c: 2"]
-    assert several.beside() == 1
-    monkeypatch.setenv(several.BESIDE, "2")
-    assert several.beside() == 2
+    assert sorted(lines) == ["a: 10", "alone: 20", "b: 10", "c: 10"]
+
+
+@pytest.mark.parametrize(("share", "memory"), [(None, 20), ("10", 10), ("30", 20)])
+def test_an_exploration_takes_its_share_and_no_more_than_is_free(
+    share: str | None, memory: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(psutil, "virtual_memory", lambda: SimpleNamespace(available=20))
+    monkeypatch.delenv(several.MEMORY, raising=False)
+    if share is not None:
+        monkeypatch.setenv(several.MEMORY, share)
+    assert several.memory_bytes() == memory
+
+
+@pytest.mark.parametrize(("cores", "locks"), [(None, 1), (1, 1), (2, 3), (8, 12)])
+def test_more_locks_than_cores_are_explored_at_once(
+    cores: int | None, locks: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(psutil, "cpu_count", lambda: cores)
+    assert at_once() == locks
 
 
 def test_each_line_names_its_lock_and_each_lock_has_its_code() -> None:
