@@ -37,8 +37,10 @@ from lockbench.locks.shared.client_programs import TAKES_BYTES
 from lockbench.locks.shared.library import library_of
 from lockbench.locks.shared.tenures import service_of
 
-# So many plays at once, and more while the processors are idle: plays wait most of the time, those
-# of longer leases for longer. On a busy machine calls are late, and a waiter seems forgotten.
+# So many plays at once, fewer while the processors are full, and more while they are idle: plays
+# wait most of the time, those of longer leases for longer. On a full machine calls are late, and a
+# waiter seems forgotten.
+LEAST: Final = 2
 SLOTS: Final = 6
 MOST: Final = 48
 MOST_OF_LONGER: Final = 120
@@ -273,8 +275,8 @@ def last_number(folder: Path) -> int:
 
 
 class Room:
-    """A context manager for who does something beside others: so many at once, and more, one after
-    the other, while the processors are idle."""
+    """A context manager for who does something beside others: ``LEAST`` at once, and more, one
+    after the other, by what the processors still have to give."""
 
     def __init__(
         self,
@@ -298,7 +300,7 @@ class Room:
 
     def __enter__(self) -> None:
         with self._first, self._changed:
-            while self._there >= SLOTS and not self._is_idle():
+            while self._there >= LEAST and not self._takes_more():
                 self._changed.wait(LOOKS_S)
             self._there += 1
 
@@ -307,12 +309,14 @@ class Room:
             self._there -= 1
             self._changed.notify()
 
-    def _is_idle(self) -> bool:
+    def _takes_more(self) -> bool:
         """Once in a while: the next look tells what the one that was let in takes."""
         now = time.monotonic()
         if self._there >= self.most or now < self._looked + LOOKS_S:
             return False
         self._looked = now
+        if self._there < SLOTS:
+            return self._busy() < FULL
         return self._busy() < BUSY_MAX and self.has_memory()
 
     def has_memory(self) -> bool:

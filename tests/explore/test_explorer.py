@@ -282,14 +282,16 @@ def test_fewer_share_a_strike_where_too_many_come_apart_or_the_machine_is_busy(
 
 
 @pytest.mark.parametrize(
-    ("busy", "spare_bytes", "at_once"), [(0.0, 0, 3), (100.0, 0, 1), (0.0, 1 << 60, 1)]
+    ("busy", "spare_bytes", "at_once"),
+    [(0.0, 0, 4), (90.0, 0, 2), (100.0, 0, 1), (0.0, 1 << 60, 2), (100.0, 1 << 60, 1)],
 )
 def test_more_play_at_once_while_the_processors_are_idle_and_the_memory_suffices(
     busy: float, spare_bytes: int, at_once: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(plays, "LOOKS_S", 0.01)
-    monkeypatch.setattr(plays, "SLOTS", 1)
-    room, there, most = plays.Room(3, spare_bytes, busy=lambda: busy), 0, 0
+    monkeypatch.setattr(plays, "LEAST", 1)
+    monkeypatch.setattr(plays, "SLOTS", 2)
+    room, there, most = plays.Room(4, spare_bytes, busy=lambda: busy), 0, 0
     changed = threading.Condition()
 
     def come() -> None:
@@ -303,8 +305,8 @@ def test_more_play_at_once_while_the_processors_are_idle_and_the_memory_suffices
             with changed:
                 there -= 1
 
-    with ThreadPoolExecutor(5) as pool:
-        for one in [pool.submit(come) for _ in range(5)]:
+    with ThreadPoolExecutor(6) as pool:
+        for one in [pool.submit(come) for _ in range(6)]:
             one.result()
     assert most == at_once
 
