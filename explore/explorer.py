@@ -131,7 +131,11 @@ def explore(
         try:
             with _plays(what, folder, run_id, told) as plays:
                 explorer = _Explorer(what, plays, told, until_s, lost)
-                return explorer.explore(known, noted)
+                known = explorer.explore(known, noted)
+                if known.ended and not all(one.worked for one in known.scenarios):
+                    told("once more what did not work: the machine may have been busy at first")
+                    known = explorer.explore(known, noted)
+                return known
         except ClusterError as error:
             if left == 0 or len(lost) == before:
                 raise

@@ -460,6 +460,23 @@ def test_a_scenario_that_did_not_work_is_tried_again(run: Run) -> None:
     assert document.tried
 
 
+@pytest.mark.parametrize("works", [True, False])
+def test_a_scenario_that_did_not_work_at_first_is_tried_once_more(run: Run, *, works: bool) -> None:
+    times = Counter[bool]()
+
+    def came(trial: Trial, _: int) -> set[str]:
+        times[not trial.strikes] += 1
+        at_first = times[True] <= DRY_PLAYS * PLAYS_MAX
+        return {"unable"} if not trial.strikes and (at_first or not works) else set()
+
+    run.came = came
+    document = run()
+    assert document.ended
+    assert [one.worked for one in document.scenarios] == [works]
+    assert bool(document.tried) == works
+    assert times[True] == DRY_PLAYS * (PLAYS_MAX + (1 if works else PLAYS_MAX))
+
+
 def test_no_time_is_left(run: Run) -> None:
     document = run(until_s=time.monotonic() - 1)
     assert (document.ended, document.tried) == (False, ())
