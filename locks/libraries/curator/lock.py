@@ -34,6 +34,7 @@ from lockbench.locks.shared.expectations import (
     MAY_BE_LATE,
     PAUSED,
     UNMOVED,
+    Faults,
     may_break,
     with_changes,
     with_verdicts,
@@ -65,6 +66,13 @@ _EXPECTATIONS = with_changes(
     dict.fromkeys(PAUSED, may_break(_NOT_LOOKED_AT, "late-grant")),
     UNMOVED,
 )
+
+
+def _stale(source: str) -> Faults:
+    """With a holder that goes on after its session has ended, where nothing else was said of it."""
+    stale = with_verdicts(_EXPECTATIONS, may_break(source, "stale-holder"))
+    return {**with_changes(stale, _EXPECTATIONS), **UNMOVED}
+
 
 _API = "https://curator.apache.org/apidocs/org/apache/curator/framework/recipes/locks"
 _THROWS = (
@@ -146,7 +154,7 @@ _DEAF_SYSTEM = System(
     prepare=_DEAF.prepare,
     outcomes=OUTCOMES,
     raises=_RAISES,
-    expectations=_EXPECTATIONS,
+    expectations=_stale(_NOT_LOOKED_AT),
     not_owed={
         "a_server_that_is_not_there_has_no_effect": (
             "acquire() throws ConnectionLossException, whether anything was sent or not"
@@ -165,10 +173,7 @@ _SYSTEM = _DEAF_SYSTEM.derived(
     connect=_MUTEX.connect,
     prepare=_MUTEX.prepare,
     # Told that the connection was lost, its holder acts on all the same: nobody stops it.
-    expectations={
-        **with_changes(with_verdicts(_EXPECTATIONS, may_break(DOC, "stale-holder")), _EXPECTATIONS),
-        **UNMOVED,
-    },
+    expectations=_stale(DOC),
 )
 
 SYSTEMS = (
