@@ -49,6 +49,7 @@ from lockbench.explore.trials import act_of, named, pairs_of, singles
 from lockbench.history.op import F, Type
 from lockbench.history.recorder import PROCESSES_PER_WORKER
 from lockbench.history.recording import read_recording
+from lockbench.locks.base import System
 from lockbench.locks.shared.library import Library, library_of
 from lockbench.locks.shared.template import TEMPLATE
 from lockbench.results.documents.exploration import (
@@ -84,6 +85,18 @@ class _Counts:
     failed: Counter[Trial] = field(default_factory=Counter)
     strays: Counter[Trial] = field(default_factory=Counter)
     waits: Counter[Trial] = field(default_factory=Counter)
+
+
+@dataclass(frozen=True, slots=True)
+class _Seen:
+    """What a play shows: all of it, and without what a busy machine may show, too."""
+
+    timed: Shown | Undecided | None = None
+    untimed: Shown | Undecided | None = None
+
+    @property
+    def waited(self) -> bool:
+        return isinstance(self.timed, Shown) and LOST_WAKEUP in self.timed.verdicts
 
 
 class _Progress:
@@ -347,18 +360,18 @@ class _Explorer:
         plays = [play for play in played if not play.trial.again]
         for play in plays:
             trial, met = play.trial, _as_met(play)
-            if self._is_doubtful(play, counts):
+            hopeless = bool(play.unable) or _is_foreign(play)
+            seen = _Seen() if hopeless else _seen(met, self._setting.system)
+            if self._is_doubtful(play, seen, counts):
                 again.append(trial)
                 if play.strayed:  # what it shows is news of another message
-                    self._news(met, findings)
+                    self._news(met, seen.untimed, findings)
                 continue
             one = Tried(trial.scenario, struck(trial), "kept", trial.pair, counts.plays[trial])
             if len(trial.strikes) == 1 and not play.unable:
                 then = _then(play) if self._what.depth > 1 else ()
                 one = evolved(one, state=_state(play), then=then)
-            hopeless = play.unable or _is_foreign(play)
-            timed = counts.waits[trial] == PLAYS_MAX
-            shown = None if hopeless else judged(met, self._setting.system, timed=timed)
+            shown = seen.timed if counts.waits[trial] == PLAYS_MAX else seen.untimed
             if play.unable:
                 one = evolved(one, outcome="could not run", why=play.unable)
             elif play.missed:
@@ -373,9 +386,8 @@ class _Explorer:
         self._forget(plays, known)
         return known, again
 
-    def _news(self, play: Played, findings: list[Finding]) -> None:
+    def _news(self, play: Played, shown: Shown | Undecided | None, findings: list[Finding]) -> None:
         """Adds what a play shows that is not declared, and not only that somebody waited."""
-        shown = judged(play, self._setting.system, timed=False)
         if isinstance(shown, Shown) and not shown.declared:
             self._place(play, shown, findings)
 
@@ -387,10 +399,10 @@ class _Explorer:
             findings.append(finding_of(play, shown, self._setting.lock))
         return place
 
-    def _is_doubtful(self, play: Played, counts: _Counts) -> bool:
+    def _is_doubtful(self, play: Played, seen: _Seen, counts: _Counts) -> bool:
         """Whether it is to be played again, and counts it. What shows something that is not
         declared, and not only that somebody waited, is kept."""
-        trial, system = play.trial, self._setting.system
+        trial = play.trial
         counts.plays[trial] += 1
         if play.unable or _is_foreign(play):
             if play.unable in {"", APART, ELSEWHERE}:
@@ -401,18 +413,21 @@ class _Explorer:
             counts.strays[trial] += 1
             if counts.strays[trial] < PLAYS_MAX:
                 return True
-        met = _as_met(play)
-        shown = judged(met, system, timed=False)
-        if isinstance(shown, Shown) and not shown.declared:
+        if isinstance(seen.untimed, Shown) and not seen.untimed.declared:
             return False
-        if play.missed or isinstance(shown, Undecided):
+        if play.missed or isinstance(seen.untimed, Undecided):
             counts.failed[trial] += 1
             return counts.failed[trial] < PLAYS_MAX
-        timed = judged(met, system)
-        if not isinstance(timed, Shown) or LOST_WAKEUP not in timed.verdicts:
+        if not seen.waited:
             return False
         counts.waits[trial] += 1
         return counts.waits[trial] < PLAYS_MAX
+
+
+def _seen(play: Played, system: System) -> _Seen:
+    all_of_it = _Seen(judged(play, system))
+    untimed = judged(play, system, timed=False) if all_of_it.waited else all_of_it.timed
+    return replace(all_of_it, untimed=untimed)
 
 
 def _with_lost(trials: Sequence[Trial], why: str, known: Exploration) -> Exploration:
