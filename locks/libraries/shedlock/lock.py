@@ -32,6 +32,7 @@ from lockbench.locks.shared.client_container import ContainerLibrary
 from lockbench.locks.shared.client_programs import JVM, JVM_IMAGE, LIMIT, THE_LEASE, Program
 from lockbench.locks.shared.expectations import (
     MAY_BE_LATE,
+    PAUSED,
     UNMOVED,
     Faults,
     breaks,
@@ -70,6 +71,8 @@ def _of(rows: Faults) -> Faults:
     return with_changes(
         with_verdicts(rows, may_break(_UNSAID, "false-release")),
         late,
+        # The false release of a grant that came late.
+        dict.fromkeys(PAUSED, may_break(_UNSAID, "linearizable")),
         {"client-pause": breaks(_AT_MOST, "stale-holder")},
         UNMOVED,
     )
