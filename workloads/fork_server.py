@@ -127,7 +127,6 @@ class ForkServer:
         assert self._process.stdin is not None
         assert self._process.stdout is not None
         order = {"module": module, "environment": environment, "log": str(log)}
-        answer = b""
         with self._asking, suppress(BrokenPipeError):
             self._process.stdin.write(json.dumps(order).encode() + b"\n")
             self._process.stdin.flush()
@@ -135,11 +134,10 @@ class ForkServer:
                 raise OSError(
                     f"the fork server of Locust's processes says nothing for {SPAWN_S:.0f} s"
                 )
-            answer = self._process.stdout.readline()
-        if not answer:
-            code = self._process.wait(END_S)
-            raise OSError(f"the fork server of Locust's processes ended (exit {code})")
-        return Child(int(answer))
+            if answer := self._process.stdout.readline():
+                return Child(int(answer))
+        code = self._process.wait(END_S)
+        raise OSError(f"the fork server of Locust's processes ended (exit {code})")
 
 
 def _readable(descriptor: int, timeout_s: float) -> bool:
@@ -158,14 +156,21 @@ def serve() -> None:
     registry = importlib.import_module("lockbench.locks.registry")
     registry.systems()
     lazy.load_all()
-    # Nobody waits for the children here, so the kernel must not keep them either.
-    signal.signal(signal.SIGCHLD, signal.SIG_IGN)
     for line in sys.stdin.buffer:
         order = json.loads(line)
+        _forget_the_ended()
         pid = os.fork()
         if pid == 0:
             _become(order)
         os.write(sys.stdout.fileno(), f"{pid}\n".encode())
+
+
+def _forget_the_ended() -> None:
+    """Children are held by who asked for them (``Child``) when the next one is asked for; until
+    then the number of one that has ended is kept for it."""
+    with suppress(ChildProcessError):
+        while os.waitpid(-1, os.WNOHANG) != (0, 0):
+            pass
 
 
 def _become(order: dict[str, Any]) -> None:

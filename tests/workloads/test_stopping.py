@@ -123,3 +123,15 @@ def test_a_fork_server_that_is_ended_from_outside_says_how_and_no_traceback(
         with pytest.raises(OSError, match=r"ended \(exit -2\)"):
             ended_one.spawn("lockbench.workloads.worker", {}, tmp_path / "log")
     assert "Traceback" not in capfd.readouterr().err
+
+
+def test_a_child_that_has_ended_is_forgotten_when_the_next_is_made(tmp_path: Path) -> None:
+    """A night of explorations ends thousands."""
+    with ForkServer("test", ["lockbench.explore.actor"]) as server:
+        pids = []
+        for n in range(4):
+            child = server.spawn("lockbench.explore.actor", {}, tmp_path / f"log-{n}")
+            assert child.wait(LIMIT_S)
+            assert psutil.pid_exists(child.pid)
+            pids.append(child.pid)
+        assert [psutil.pid_exists(pid) for pid in pids] == [False, False, False, True]
