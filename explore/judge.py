@@ -63,6 +63,8 @@ MEANS: Final = {
     ),
 }
 FOREVER_NS: Final = 2**62
+# A waiter for a free key needs no more steps than this, each as long as the slowest release.
+STEPS: Final = 8
 KILLS: Final = frozenset({"client-killed", "client-gone"})  # the sidecars of a client, too
 # What ``lockbench.workloads.caller`` records of an error that a lock let escape.
 UNEXPECTED: Final = "unexpected: "
@@ -271,6 +273,7 @@ def _unwoken(played: Played, history: History, system: System) -> str | None:
     refused = history.type[acquires] == Type.FAIL
     ends[refused] += int((system.kept_leases - 1.0) * lease_ns)
     of_rivals = np.array([_is_rivals_grant(history, row) for row in acquires])
+    limit_ns = max(lease_ns // 4, STEPS * _step_ns(history, of_servers))
     for at, row in enumerate(acquires.tolist()):
         if history.type[row] == Type.INFO:
             continue
@@ -284,12 +287,26 @@ def _unwoken(played: Played, history: History, system: System) -> str | None:
         )
         others_row = history.process[row] // PROCESSES_PER_WORKER != VICTIM
         free_ns = max(int(history.invoke_ns[row]), answers_ns[bool(others_row)], *ends[others])
-        if answered_ns - free_ns > lease_ns // 4:
+        if answered_ns - free_ns > limit_ns:
             return (
                 f"{history.client(int(history.process[row]))} waited for "
                 f"{(answered_ns - free_ns) / 1e9:.1f} s for a key that nobody held"
             )
     return None
+
+
+def _step_ns(history: History, of_servers: Sequence[Fault]) -> int:
+    """What the slowest release took of clients that nobody struck, while no server was struck: so
+    slow is this machine."""
+    releases = rows_of(history, F.RELEASE, Type.OK)
+    unstruck = history.process[releases] // PROCESSES_PER_WORKER != VICTIM
+    for fault in of_servers:
+        until_ns = fault.heal_ns[1] if fault.heal_ns else FOREVER_NS
+        unstruck &= (history.complete_ns[releases] < fault.begin_ns[0]) | (
+            history.invoke_ns[releases] > until_ns
+        )
+    took_ns = (history.complete_ns - history.invoke_ns)[releases[unstruck]]
+    return int(took_ns.max(initial=0))
 
 
 def _answered_ns(fault: Fault, system: System, taken_ns: int) -> int:

@@ -332,6 +332,35 @@ def test_a_waiter_that_had_to_wait(tmp_path: Path, more: dict[str, Any]) -> None
     assert not waits_too_long(played(tmp_path), find("redis-token"))
 
 
+@pytest.mark.parametrize(
+    ("client", "took_s", "fault", "found"),
+    [
+        (2, 0.2, None, False),
+        (2, 0.1, None, True),
+        (0, 0.2, None, True),  # the victim's may have been struck
+        (2, 0.2, (0.4, 0.6), True),  # and so may others, where a server was
+        (2, 0.2, (0.6, 0.65), True),
+        (2, 0.2, (0.1, 0.2), False),
+    ],
+)
+def test_a_waiter_is_as_slow_as_others_are(
+    client: int, took_s: float, fault: tuple[float, float] | None, *, found: bool, tmp_path: Path
+) -> None:
+    waited(tmp_path, until_s=3.5)
+    recorder = Recorder(tmp_path, 9)
+    process = client * PROCESSES_PER_WORKER
+    held = recorder.invoke(process, F.ACQUIRE, "other", hold=9, invoke_ns=NS // 4)
+    recorder.complete(held, Type.OK, complete_ns=NS // 4 + 1)
+    given = recorder.invoke(process, F.RELEASE, "other", hold=9, invoke_ns=NS // 2)
+    recorder.complete(given, Type.OK, complete_ns=int((0.5 + took_s) * NS))
+    recorder.close()
+    if fault is not None:
+        begin_ns, heal_ns = (int(at_s * NS) for at_s in fault)
+        at = (begin_ns, begin_ns), (heal_ns, heal_ns)
+        write_faults(tmp_path, [Fault("server-frozen", ("node 1",), *at)])
+    assert waits_too_long(played(tmp_path), find("redis-token")) == found
+
+
 def test_who_was_frozen_lost_no_answer(tmp_path: Path) -> None:
     frozen = Fault("client-frozen", ("node 1",), (2 * NS, 2 * NS), (3 * NS, 3 * NS))
     waited(tmp_path, until_s=3.6, fault=frozen)
