@@ -89,14 +89,12 @@ class _Counts:
 
 @dataclass(frozen=True, slots=True)
 class _Seen:
-    """What a play shows: all of it, and without what a busy machine may show, too."""
+    """What a play shows: all of it, and without what a busy machine may show, too. ``waited``: a
+    lost wake-up is among it."""
 
     timed: Shown | Undecided | None = None
     untimed: Shown | Undecided | None = None
-
-    @property
-    def waited(self) -> bool:
-        return isinstance(self.timed, Shown) and LOST_WAKEUP in self.timed.verdicts
+    waited: bool = False
 
 
 class _Progress:
@@ -170,9 +168,9 @@ def _clear(folder: Path, known: Exploration) -> None:
 def _plays(what: Asked, folder: Path, run_id: str, told: Told) -> Iterator[Pool]:
     """On clusters of their own, as many as there is memory for."""
     case, numbers = what.case, itertools.count(last_number(folder) + 1)
-    memory = memory_bytes()
-    clusters = AT_ONCE if memory > SPARE_BYTES else 1
-    each, room = list[Plays](), room_of(what, int(CLIENTS_SHARE * memory / clusters))
+    own_bytes = memory_bytes()
+    clusters = AT_ONCE if own_bytes > SPARE_BYTES else 1
+    each, room = list[Plays](), room_of(what, int(CLIENTS_SHARE * own_bytes / clusters))
     with ExitStack() as stack:
         fork_server = stack.enter_context(ForkServer(run_id, ["lockbench.explore.actor"]))
         environment = {HEAP: CLIENTS_HEAP, **stack.enter_context(_sidecars_of(case, run_id))}
@@ -360,8 +358,7 @@ class _Explorer:
         plays = [play for play in played if not play.trial.again]
         for play in plays:
             trial, met = play.trial, _as_met(play)
-            hopeless = bool(play.unable) or _is_foreign(play)
-            seen = _Seen() if hopeless else _seen(met, self._setting.system)
+            seen = _seen(play, met, self._setting.system)
             if self._is_doubtful(play, seen, counts):
                 again.append(trial)
                 if play.strayed:  # what it shows is news of another message
@@ -404,7 +401,7 @@ class _Explorer:
         declared, and not only that somebody waited, is kept."""
         trial = play.trial
         counts.plays[trial] += 1
-        if play.unable or _is_foreign(play):
+        if _came_to_nothing(play):
             if play.unable in {"", APART, ELSEWHERE}:
                 return counts.plays[trial] < STRUCK_MAX
             counts.failed[trial] += 1
@@ -424,10 +421,13 @@ class _Explorer:
         return counts.waits[trial] < PLAYS_MAX
 
 
-def _seen(play: Played, system: System) -> _Seen:
-    all_of_it = _Seen(judged(play, system))
-    untimed = judged(play, system, timed=False) if all_of_it.waited else all_of_it.timed
-    return replace(all_of_it, untimed=untimed)
+def _seen(play: Played, met: Played, system: System) -> _Seen:
+    """``met``: the play as one of the strikes that met their events."""
+    if _came_to_nothing(play):
+        return _Seen()
+    timed = judged(met, system)
+    waited = isinstance(timed, Shown) and LOST_WAKEUP in timed.verdicts
+    return _Seen(timed, judged(met, system, timed=False) if waited else timed, waited)
 
 
 def _with_lost(trials: Sequence[Trial], why: str, known: Exploration) -> Exploration:
@@ -473,9 +473,9 @@ def _as_usual(same: Sequence[Place]) -> Place:
     return replace(same[0], at_s=at_s, size=size, varies=max(alike) < len(same) - 1)
 
 
-def _is_foreign(play: Played) -> bool:
-    """Whether it met with a strike at servers that was for the other plays."""
-    return bool(play.missed) and bool(act_of(play.trial))
+def _came_to_nothing(play: Played) -> bool:
+    """Whether it could not be played, or met with a strike at servers that was for other plays."""
+    return bool(play.unable or (play.missed and act_of(play.trial)))
 
 
 def _as_met(play: Played) -> Played:
