@@ -64,8 +64,9 @@ class Page(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True
     lock where each was run by itself; ``script`` is a program in the
     same folder that shows it without Lockbench, or empty. ``also`` are other faults of the bench
     under which the same thing shows. ``explored``: the verdicts and findings as which
-    ``lockbench explore`` shows it; ``unexplored``: why it cannot. ``raised``: the classes of the
-    errors that it is about, where ``raises`` is one of ``explored``."""
+    ``lockbench explore`` shows it, and ``scenarios``: in which alone, or empty; ``unexplored``: why
+    it cannot. ``raised``: the classes of the errors that it is about, where ``raises`` is one of
+    ``explored``."""
 
     id: str
     title: str
@@ -82,6 +83,7 @@ class Page(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True
     script: str = ""
     also: tuple[str, ...] = ()
     explored: tuple[str, ...] = ()
+    scenarios: tuple[str, ...] = ()
     unexplored: str = ""
     raised: tuple[str, ...] = ()
 
@@ -142,6 +144,8 @@ def _fault(made: Page, path: Path) -> str | None:
         return "source, versions and locks must not be empty"
     if bool(made.raised) != (RAISES in made.explored):
         return f"raised names the classes of errors, where {RAISES} is one of explored"
+    if made.scenarios and not made.explored:
+        return "scenarios are those in which an exploration shows it, and explored is empty"
     if bool(made.histories) == (made.kind in WITHOUT_HISTORY):
         return "histories must not be empty, or must be where nothing is broken"
     named = [*made.histories, made.script] if made.script else [*made.histories]

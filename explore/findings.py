@@ -66,7 +66,12 @@ def finding_of(play: Played, shown: Shown, lock: str) -> Finding:
         1,
         1,
         play.folder.name,
-        on_record([strike.fault for strike in trial.strikes], shown, lock.partition(":")[0]),
+        on_record(
+            [strike.fault for strike in trial.strikes],
+            trial.scenario,
+            shown,
+            lock.partition(":")[0],
+        ),
     )
 
 
@@ -89,21 +94,21 @@ def as_known_now(finding: Finding, system: System) -> Finding:
     return evolved(
         finding,
         declared=finding.declared or declared,
-        known=on_record(faults, shown, system.name),
+        known=on_record(faults, finding.scenario, shown, system.name),
     )
 
 
-def on_record(faults: Iterable[str], shown: Shown, lock: str) -> tuple[str, ...]:
+def on_record(faults: Iterable[str], scenario: str, shown: Shown, lock: str) -> tuple[str, ...]:
     """The pages of the track record on this lock that say that an exploration shows one of these
-    verdicts (of an error: this class), or that under a fault that does the same break one or are
-    about a lock that nobody gets any more."""
+    verdicts in this scenario (of an error: this class), or that under a fault that does the same
+    break one or are about a lock that nobody gets any more."""
     like = {name for fault in faults for name in FAULTS[fault].like}
     names = {*shown.verdicts, *([track.LIVENESS] if LIVENESS.intersection(shown.verdicts) else [])}
     words = {*re.findall(r"\w+", shown.why)}
     return tuple(
         page.id
         for page in track.pages()
-        if (lock in page.locks and _tells(page, names, words))
+        if (lock in page.locks and _tells(page, scenario, names, words))
         or (
             any(page.explains(lock, fault) for fault in like)
             and not names.isdisjoint({*page.verdicts, page.kind})
@@ -111,8 +116,11 @@ def on_record(faults: Iterable[str], shown: Shown, lock: str) -> tuple[str, ...]
     )
 
 
-def _tells(page: track.Page, names: set[str], words: set[str]) -> bool:
-    """Whether an exploration shows what a page is about as one of these, said in such words."""
+def _tells(page: track.Page, scenario: str, names: set[str], words: set[str]) -> bool:
+    """Whether an exploration shows in this scenario what a page is about as one of these, said in
+    such words."""
+    if page.scenarios and scenario not in page.scenarios:
+        return False
     told = names.intersection(page.explored)
     return bool(told - {RAISES}) or (RAISES in told and not words.isdisjoint(page.raised))
 

@@ -15,6 +15,7 @@ from lockbench.evidence import explored, track
 from lockbench.evidence.dead_holder import DeadHolder
 from lockbench.evidence.track import FOLDER, INDEX, BadPage, Page, pages
 from lockbench.explore.judge import MEANS
+from lockbench.explore.scenarios import SCENARIOS
 from lockbench.history.jsonl import read_jsonl
 from lockbench.history.op import NULL, F
 from tests.results.made_run import make_run
@@ -56,6 +57,7 @@ def test_the_command_of_a_page_can_be_given(page: Page) -> None:
 def test_a_page_says_whether_an_exploration_shows_it(page: Page) -> None:
     assert bool(page.explored) != bool(page.unexplored)
     assert {*page.explored} <= {*CATALOGUE, *MEANS}
+    assert {*page.scenarios} <= {*SCENARIOS}
     maps = [one for lock in page.locks for one in EXPLORED.get(lock, ())]
     if page.explored and {one.lock for one in maps} == {*page.locks}:
         known = {name for one in maps for finding in one.findings for name in finding.known}
@@ -164,6 +166,7 @@ def test_a_page_without_marks_is_named(copy: Path) -> None:
         ("locks = [", 'also = "pause"\nlocks = [', r"\$\.also"),
         ('explored = ["', 'explored = ["raises", "', "raised names the classes"),
         ("locks = [", 'raised = ["KeyError"]\nlocks = [', "raised names the classes"),
+        ('explored = ["', 'scenarios = ["free"]\nexplored = []  # ["', "explored is empty"),
     ],
 )
 def test_a_header_that_is_wrong_is_named(copy: Path, old: str, new: str, said: str) -> None:

@@ -427,8 +427,23 @@ def test_a_page_says_as_what_an_exploration_shows_it(monkeypatch: pytest.MonkeyP
     for explored, found in ((("hangs",), (page.id,)), (("raises",), ())):
         there = with_(page, explored=explored, fault="none", also=(), kind="defect")
         monkeypatch.setattr(track, "pages", lambda there=there: [there])
-        assert on_record(["late"], shown, lock) == found
-        assert on_record(["late"], shown, "another") == ()
+        assert on_record(["late"], "free", shown, lock) == found
+        assert on_record(["late"], "free", shown, "another") == ()
+
+
+def test_a_page_names_the_scenarios_that_are_about_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    page = with_(
+        track.pages()[0],
+        explored=("hangs",),
+        scenarios=("extended",),
+        fault="none",
+        also=(),
+        kind="defect",
+    )
+    monkeypatch.setattr(track, "pages", lambda: [page])
+    shown = Shown(("hangs",), "", declared=False)
+    assert on_record(["late"], "extended", shown, page.locks[0]) == (page.id,)
+    assert on_record(["late"], "free", shown, page.locks[0]) == ()
 
 
 @pytest.mark.parametrize(
@@ -450,7 +465,7 @@ def test_a_page_on_an_error_is_about_its_class_alone(
     )
     monkeypatch.setattr(track, "pages", lambda: [there])
     shown = Shown(verdicts, why, declared=False)
-    assert on_record(["late"], shown, page.locks[0]) == ((page.id,) if known else ())
+    assert on_record(["late"], "free", shown, page.locks[0]) == ((page.id,) if known else ())
 
 
 def test_how_long_it_will_take_is_said_beforehand(tmp_path: Path) -> None:
