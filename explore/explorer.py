@@ -32,7 +32,7 @@ from msgspec.structs import replace as evolved
 
 from lockbench.bench import plan
 from lockbench.clusters.base import ClusterError
-from lockbench.clusters.engine.client_containers import HEAP
+from lockbench.clusters.engine.client_containers import HEAP, IDLE_CONNECTIONS
 from lockbench.explore.actors import Actors
 from lockbench.explore.asked import Asked
 from lockbench.explore.findings import alike, as_line, finding_of, usual
@@ -70,7 +70,9 @@ TELLS_S: Final = 20.0
 AT_ONCE: Final = 2  # clusters of one lock
 SPARE_BYTES: Final = 8 << 30  # of memory, for more than one
 CLIENTS_SHARE: Final = 0.8  # of the memory, at most
-CLIENTS_HEAP: Final = "64m"  # of a JVM, whose client has little to do
+# Of a JVM, whose client has little to do. A pool that opens connections in advance has messages on
+# each that no call waits for, and each would be struck: 25 connections of Redisson's to a server.
+CLIENTS: Final = {HEAP: "64m", IDLE_CONNECTIONS: "1"}
 ATTEMPTS: Final = 3  # with other clusters, where one is lost
 
 Told = Callable[[str], None]
@@ -173,7 +175,7 @@ def _plays(what: Asked, folder: Path, run_id: str, told: Told) -> Iterator[Pool]
     each, room = list[Plays](), room_of(what, int(CLIENTS_SHARE * own_bytes / clusters))
     with ExitStack() as stack:
         fork_server = stack.enter_context(ForkServer(run_id, ["lockbench.explore.actor"]))
-        environment = {HEAP: CLIENTS_HEAP, **stack.enter_context(_sidecars_of(case, run_id))}
+        environment = {**CLIENTS, **stack.enter_context(_sidecars_of(case, run_id))}
         for n in range(clusters):
             logs = folder / "logs" / f"cluster-{n + 1}"
             logs.mkdir(exist_ok=True)

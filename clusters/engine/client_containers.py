@@ -30,8 +30,10 @@ else:
 
 STARTED_BY = "LOCKBENCH_STARTED_BY"
 HEAP = "LOCKBENCH_HEAP"  # of a JVM ("3g")
+# How many connections a pool of a JVM's library opens before they are needed; its default else.
+IDLE_CONNECTIONS = "LOCKBENCH_IDLE_CONNECTIONS"
 # What a program inherits of its process' environment.
-INHERITED = (owner.RUN_ENVIRONMENT, HEAP)
+INHERITED = (owner.RUN_ENVIRONMENT, HEAP, IDLE_CONNECTIONS)
 _PATIENCE_S = 5.0
 _POLL_S = 0.01
 

@@ -1,11 +1,17 @@
 package lockbench;
 
+import java.util.Optional;
+
 /**
  * One client of a library, as its user drives it. All calls come from one thread, one after the
  * other. Whatever a call throws is told as unknown, in the library's words. A hold's id is 16
  * hexadecimal digits.
  */
 interface Client {
+  /** How many connections a pool opens before they are needed, unless it is the library's default. */
+  Optional<Integer> IDLE_CONNECTIONS =
+      Optional.ofNullable(System.getenv("LOCKBENCH_IDLE_CONNECTIONS")).map(Integer::valueOf);
+
   /** Asks for the key, waiting up to waitMs (0: one try); shared: to read only. */
   Answer acquire(String key, String hold, long ttlMs, long waitMs, boolean shared)
       throws Exception;

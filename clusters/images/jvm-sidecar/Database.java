@@ -12,9 +12,10 @@ import javax.sql.DataSource;
 
 /**
  * A database as an application has it: one pool of HikariCP's per process, at its defaults but for
- * the time that it waits. Nobody waits longer than the client timeout for a connection, and the
- * driver no longer for an answer: without that a driver waits for ever. Of several servers the one that
- * takes writes is connected to.
+ * the time that it waits and, where the bench says so, the connections that it opens in advance.
+ * Nobody waits longer than the client timeout for a connection, and the driver no longer for an
+ * answer: without that a driver waits for ever. Of several servers the one that takes writes is
+ * connected to.
  *
  * <p>Guarantees that the table is there before the first statement of a lock is sent. Does not
  * guarantee that servers can be reached; a pool is made without them.
@@ -80,6 +81,7 @@ final class Database {
     config.setUsername(USER);
     config.setConnectionTimeout(Math.max(POOL_WAIT_MS_MIN, setup.timeoutMs()));
     config.setInitializationFailTimeout(-1);
+    Client.IDLE_CONNECTIONS.ifPresent(config::setMinimumIdle);
     Properties driver = new Properties();
     server.limit(driver, setup.timeoutMs());
     config.setDataSourceProperties(driver);

@@ -28,14 +28,17 @@ import org.redisson.client.NettyHook;
 import org.redisson.client.protocol.CommandData;
 import org.redisson.client.protocol.CommandsData;
 import org.redisson.config.BaseConfig;
+import org.redisson.config.BaseMasterSlaveServersConfig;
 import org.redisson.config.Config;
 import org.redisson.config.NatMapper;
+import org.redisson.config.SingleServerConfig;
 import org.redisson.misc.RedisURI;
 
 /**
  * Redisson's locks. As an application has it: one RedissonClient per server and process, shared by
- * all threads, at its defaults but for the watchdog's time, which is the lease (30 s else). An owner
- * is that client's id and a thread, so every client of the bench is a thread.
+ * all threads, at its defaults but for the watchdog's time, which is the lease (30 s else), and, where
+ * the bench says so, the connections that it opens in advance. An owner is that client's id and a
+ * thread, so every client of the bench is a thread.
  *
  * <p>Safe: the client timeout on every request, and no retries.
  *
@@ -227,12 +230,21 @@ final class RedissonLocks implements Client {
           Map<String, Sends> owners = new ConcurrentHashMap<>();
           config.setNettyHook(new Listening(owners));
           BaseConfig<?> limits = servers.apply(config);
+          Client.IDLE_CONNECTIONS.ifPresent(count -> keep(count, limits));
           if (setup.safe()) {
             int timeoutMs = (int) setup.timeoutMs();
             limits.setTimeout(timeoutMs).setConnectTimeout(timeoutMs).setRetryAttempts(0);
           }
           return new Server(name, Redisson.create(config), owners);
         });
+  }
+
+  private static void keep(int count, BaseConfig<?> servers) {
+    if (servers instanceof SingleServerConfig one) {
+      one.setConnectionMinimumIdleSize(count);
+    } else if (servers instanceof BaseMasterSlaveServersConfig<?> several) {
+      several.setMasterConnectionMinimumIdleSize(count).setSlaveConnectionMinimumIdleSize(count);
+    }
   }
 
   private static String[] addresses(List<Node> nodes) {
