@@ -14,11 +14,11 @@ from lockbench.clusters.redis import protocol as resp
 from lockbench.locks.base import Denied, Granted, Released, Unknown
 from lockbench.locks.shared.client_programs import PHP_IMAGE
 from tests.eventually import eventually
-from tests.locks.asking import LONG_S, Room, Told
+from tests.locks.asking import LONG_S, Room, Told, take
 from tests.locks.delays import DelayingProxy
 
-REDIS, SAFE, ADVISORY, ROW = (
-    *("symfony-redis", "symfony-redis-safe"),
+REDIS, KEPT, SAFE, ADVISORY, ROW = (
+    *("symfony-redis", "symfony-redis-kept", "symfony-redis-safe"),
     *("symfony-postgresql", "symfony-pdo"),
 )
 TTL_S = 1.0
@@ -67,6 +67,24 @@ def test_a_key_whose_answer_was_lost_stays_for_the_time_of_the_store(
     left_ms = redis(here, "PTTL", here.key)
     assert isinstance(left_ms, int)
     assert 1000 * least_s < left_ms <= 1000 * most_s
+
+
+@pytest.mark.parametrize(("name", "twice"), [(KEPT, True), (SAFE, False)])
+def test_on_a_connection_that_is_kept_late_answers_are_those_of_later_calls(
+    room: Callable[[str], Room], name: str, twice: bool
+) -> None:
+    here = room("redis")
+    holder, other = here.client(SAFE), here.client(name, timeout_s=0.3, ttl_s=LONG_S)
+    held = here.granted(holder, ttl_s=LONG_S)
+    assert isinstance(here.take(other), Denied)
+    redis(here, "CLIENT", "PAUSE", "5000")
+    answers = [take(other, ttl_s=LONG_S, key=f"{here.key}-{free}") for free in (1, 2)]
+    assert [type(one) for one in answers] == [Unknown, Unknown]
+    assert redis(here, "PING") == "PONG", "answered when the pause is over"
+    assert isinstance(here.take(other), Granted if twice else Denied)
+    assert redis(here, "EXISTS", here.key) == 1
+    assert isinstance(holder.release(held.hold), Released)
+    assert redis(here, "EXISTS", here.key) == 0, "it was the holder's"
 
 
 def test_a_key_may_end_a_millisecond_before_its_lease(room: Callable[[str], Room]) -> None:

@@ -1,6 +1,7 @@
 """Symfony's Lock component 6.4 over phpredis and PDO, behind the PHP sidecar.
 
 ``symfony-redis``       ``RedisStore``: a sorted set with a time to live and a token, by scripts
+``symfony-redis-kept``  the same, with a limit for answers; a connection is kept after errors
 ``symfony-postgresql``  ``PostgreSqlStore``: an advisory lock of the session
 ``symfony-pdo``         ``PdoStore`` on PostgreSQL: a row with a token and an expiry
 
@@ -8,7 +9,8 @@ https://symfony.com/doc/6.4/components/lock.html. All are ``LockFactory::createL
 ``acquire()`` and ``release()``. ``acquire(true)`` waits without a limit: for Redis and the row it
 tries every 90 to 110 ms, which the program does itself until the wait is over; the advisory lock is
 waited for in the server, under a ``lock_timeout``. A client that a call has failed for connects
-anew, as the next request of an application would.
+anew, as the next request of an application would; that of ``symfony-redis-kept`` does not, as a
+worker that has one ``Redis`` object for all of its jobs.
 
 What the sources do, which decides what they promise (``Lock.php``, ``Key.php``, ``Store/*.php``):
 
@@ -18,6 +20,9 @@ What the sources do, which decides what they promise (``Lock.php``, ``Key.php``,
 - ``getRemainingLifetime()`` counts from before a request was sent, and a lock that is over when the
   answer comes is refused (``LockExpiredException``). That is the promise. The clock is
   ``microtime()``, which is set with the machine's.
+- phpredis reads the answer to a script that came too late as that of the next script. An
+  ``acquire()`` asks twice, so after one late answer it is refused, and after two it returns true
+  for a lock that another client holds.
 - ``RedisStore`` compares whole milliseconds of the server's clock, cut off on acquiring: a key may
   end up to a millisecond before its lease does.
 - ``PdoStore`` writes ``now + lease`` into a column of integers, which PostgreSQL rounds to the
@@ -73,6 +78,10 @@ _CUT_OFF = (
     f"{SOURCE}/Store/RedisStore.php: now is the server's time in whole milliseconds, cut off, and "
     "what is not above it is removed; so a key may end a millisecond before its lease"
 )
+_WRONG_ANSWER = (
+    "https://github.com/phpredis/phpredis/blob/6.2.0/library.c: redis_read_reply_type() throws "
+    "where no answer came in time, and leaves the connection open for the next script to read it"
+)
 _ROUNDED = (
     f"{SOURCE}/Store/PdoStore.php: key_expiration is an INTEGER, to which PostgreSQL rounds now + "
     "lease; so a row may end half a second before getRemainingLifetime() says"
@@ -100,6 +109,10 @@ _INTERRUPTED = ("client-kill", "client-gc", "client-pause", "wipe", "failover", 
 def _saved_for_long(usual: Faults) -> Faults:
     faults = [fault for fault in (*_INTERRUPTED, *RESTARTED) if fault in usual]
     return with_changes(usual, dict.fromkeys(faults, may_break(_INITIAL, "leaked-lock")))
+
+
+# Under these an answer may come after the client timeout, on a connection that is still open.
+_LATE = ("pause", "partition-stall", "replies-delayed")
 
 
 _REDIS = {
@@ -144,6 +157,18 @@ _ON_REDIS = Program(
         "Redis.connect.timeout": LIMIT,
         "Redis.connect.read_timeout": LIMIT,
         "Redis.OPT_MAX_RETRIES": "0",
+    },
+)
+_ON_REDIS_KEPT = Program(
+    library=_ACQUIRE.library,
+    source=_ACQUIRE.source,
+    call=_ACQUIRE.call,
+    client="a process with a store and a Redis object that it keeps, whatever fails",
+    stands_on=_ON_REDIS.stands_on,
+    settings={
+        "RedisStore.initialTtl": THE_LEASE,
+        "Redis.connect.timeout": LIMIT,
+        "Redis.connect.read_timeout": LIMIT,
     },
 )
 _ON_POSTGRES = Program(
@@ -220,6 +245,16 @@ _SYMFONY_REDIS = _system(
 SYSTEMS = (
     _SYMFONY_REDIS,
     as_safe(_SYMFONY_REDIS, expectations=_REDIS, gives_up_s=System.gives_up_s, represents=True),
+    _system(
+        "symfony-redis-kept",
+        _ON_REDIS_KEPT,
+        topologies=("redis",),
+        family="redis",
+        source=f"{DOC}#redisstore",
+        expectations=with_changes(
+            _REDIS, dict.fromkeys(_LATE, may_grant_twice(_WRONG_ANSWER, kind="defect"))
+        ),
+    ),
     _system(
         "symfony-postgresql",
         _ADVISORY_ON_POSTGRES,

@@ -3,7 +3,8 @@
 //
 // As it comes: a store holds a key for 300 s until ``acquire`` has set the lease; phpredis waits 60 s
 // for an answer, libpq for ever. Safe: the store's own time is the lease, and phpredis has the client
-// timeout for connections and answers and does not connect again by itself.
+// timeout for connections and answers and does not connect again by itself. Kept: the same store and
+// timeouts, and after an error the client goes on with the Redis object that it has, as a worker does.
 declare(strict_types=1);
 
 require_once '/usr/share/php/Symfony/Component/Lock/autoload.php';
@@ -20,7 +21,7 @@ use Symfony\Component\Lock\Store\RedisStore;
 const PAUSE_US = 100_000; // of Lock::acquire(true), between two tries
 const LOCK_NOT_AVAILABLE = '55P03';
 
-// A client keeps a connection, and so a store, until a call fails.
+// A client keeps a connection, and so a store, until a call fails; SymfonyRedisKept keeps it for good.
 abstract class SymfonyLock implements Client
 {
     private ?PersistingStoreInterface $store = null;
@@ -31,6 +32,11 @@ abstract class SymfonyLock implements Client
     }
 
     abstract protected function connect(): PersistingStoreInterface;
+
+    protected function disconnect(): void
+    {
+        $this->store = null;
+    }
 
     public function acquire(string $key, string $hold, float $ttl_s, float $wait_s): array
     {
@@ -49,7 +55,7 @@ abstract class SymfonyLock implements Client
             if ($cause instanceof PDOException && $cause->getCode() === LOCK_NOT_AVAILABLE) {
                 return denied('gave-up: ' . one_line($error));
             }
-            $this->store = null;
+            $this->disconnect();
             return unknown($error);
         }
         if ($sent_ns === null) {
@@ -71,7 +77,7 @@ abstract class SymfonyLock implements Client
             $lock->release();
             return RELEASED;
         } catch (Exception $error) {
-            $this->store = null;
+            $this->disconnect();
             return unknown($error);
         }
     }
@@ -89,7 +95,7 @@ abstract class SymfonyLock implements Client
         } catch (LockConflictedException) {
             return NOT_HELD;
         } catch (LockAcquiringException $error) {
-            $this->store = null;
+            $this->disconnect();
             return unknown($error);
         }
     }
@@ -126,6 +132,21 @@ final class SymfonyRedis extends SymfonyLock
         $redis->connect($host, $port, timeout: (float) $limit_s, read_timeout: (float) $limit_s);
         $redis->setOption(Redis::OPT_MAX_RETRIES, 0);
         return new RedisStore($redis, initialTtl: (float) $this->setup['ttl_s']);
+    }
+}
+
+final class SymfonyRedisKept extends SymfonyLock
+{
+    protected function connect(): PersistingStoreInterface
+    {
+        ['nodes' => [[$host, $port]], 'timeout_s' => $limit_s] = $this->setup;
+        $redis = new Redis();
+        $redis->connect($host, $port, timeout: (float) $limit_s, read_timeout: (float) $limit_s);
+        return new RedisStore($redis, initialTtl: (float) $this->setup['ttl_s']);
+    }
+
+    protected function disconnect(): void
+    {
     }
 }
 
@@ -199,6 +220,7 @@ $kind = static fn (string $class): array => [
 
 return [
     'symfony-redis' => $kind(SymfonyRedis::class),
+    'symfony-redis-kept' => $kind(SymfonyRedisKept::class),
     'symfony-postgresql' => $kind(SymfonyPostgreSql::class),
     'symfony-pdo' => $kind(SymfonyPdoStore::class),
 ];
