@@ -7,8 +7,7 @@
     uv run docs/track/aetcd-no-time-limit.py 127.0.0.1:2379
 
 No answer of etcd reaches the client any more and its connection stays open, as when the server's
-machine has lost its power, or a firewall has forgotten the connection. With ``timeout=1`` on the
-client the same call ends.
+process is frozen. With ``timeout=1`` on the client the same call ends.
 """
 
 from __future__ import annotations
