@@ -253,6 +253,21 @@ def test_a_request_that_is_sent_again_counts_from_then(
     assert early - 1e9 * NEAR_S < taken.until_ns <= late
 
 
+def test_what_shortens_a_lease_counts_from_when_it_was_first_sent(
+    client: Callable[..., Client],
+) -> None:
+    """RedissonMultiLock sets the lease of each lock at last. An answer to that which is lost is
+    waited for longer than the lease; then it is sent again, to a key that may be another's by now."""
+    one = client("redisson-multilock", "redlock", ttl_s=LEASE_S, servers=2)
+    one.settle()
+    *_, last = (n for proxy, way, n in one.messages() if (proxy, way) == (0, "reply"))
+    first = one.proxies[0]
+    first.drop("reply", first.count("reply") + last)
+    taken = one.take()
+    assert taken.answered_ns - taken.asked_ns > 1e9 * LEASE_S
+    assert taken.until_ns < taken.answered_ns
+
+
 @pytest.mark.long
 @pytest.mark.parametrize("name", ["redisson-rlock", "redisson-rlock-safe"])
 def test_a_renewal_by_the_watchdog_counts_from_when_it_was_sent(

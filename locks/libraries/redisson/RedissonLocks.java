@@ -301,11 +301,11 @@ final class RedissonLocks implements Client {
       for (Script script : asked.get(key)) {
         // Whoever completes the answer may have woken this thread before it made the reply.
         Reply reply = script.answer.isDone() ? script.reply.join() : null;
-        if (reply == null || reply.error != null) {
-          continue;
-        }
         Lease set = new Lease(script.sentNs, script.sentNs + script.leaseMs * 1_000_000);
-        if (script.takes) {
+        if (reply == null || reply.error != null) {
+          // It may have taken effect all the same, and may be sent once more.
+          lease = !script.takes && lease != null ? earlier(lease, set) : lease;
+        } else if (script.takes) {
           lease = taken(reply.said) ? set : lease;
         } else if (lease != null && !Boolean.TRUE.equals(reply.said)) {
           lease = new Lease(script.sentNs, script.sentNs); // there was no key
@@ -314,6 +314,10 @@ final class RedissonLocks implements Client {
         }
       }
       return lease;
+    }
+
+    private static Lease earlier(Lease one, Lease other) {
+      return one.untilNs <= other.untilNs ? one : other;
     }
 
     /** Null, or of a fenced lock -1 and the fence; else how long another one's lease lasts. */

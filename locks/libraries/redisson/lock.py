@@ -30,8 +30,9 @@ connection (Redisson 4.7.0):
   where there is one, and ends with ``expireAsync`` on each that it has
   (``RedissonExpirable.java``), one after the other. That sets the lease again, shorter or longer.
   It answers whether there was a key, whoever's; so it counts where its answer came within the lease
-  before it, and else the earlier one stands; where there was none, that lock is over. ``tryLock``
-  looks at none of these answers. The promise lasts while enough of those that were taken do: all,
+  before it, and else the earlier one stands; where there was none, that lock is over. One that was
+  not answered is sent again and may have taken effect both times, so the earlier end counts.
+  ``tryLock`` looks at none of these answers. The promise lasts while enough of those that were taken do: all,
   or of ``RedissonRedLock`` most of the servers (``minLocksAmount``).
 
 Redisson tells its user none of this, nor that a lock was lost: a watchdog that finds the key gone
