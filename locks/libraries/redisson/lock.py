@@ -32,8 +32,8 @@ connection (Redisson 4.7.0):
   It answers whether there was a key, whoever's; so it counts where its answer came within the lease
   before it, and else the earlier one stands; where there was none, that lock is over. One that was
   not answered is sent again and may have taken effect both times, so the earlier end counts.
-  ``tryLock`` looks at none of these answers. The promise lasts while enough of those that were taken do: all,
-  or of ``RedissonRedLock`` most of the servers (``minLocksAmount``).
+  ``tryLock`` looks at none of these answers. The promise lasts while enough of those that were
+  taken do: all, or of ``RedissonRedLock`` most of the servers (``minLocksAmount``).
 
 Redisson tells its user none of this, nor that a lock was lost: a watchdog that finds the key gone
 stops without a word.
