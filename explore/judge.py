@@ -111,24 +111,50 @@ def judged(played: Played, system: System, *, timed: bool = True) -> Shown | Und
         unknown = {name: v.reason for name, v in ours.items() if v.result == "unknown"}
         open_ = [*refuted.items(), *_due(unknown, _expected(system, faults, played.trial.scenario))]
         return Undecided("; ".join(f"{name}: {why}" for name, why in open_)) if open_ else None
-    declared = not always and is_declared(system, faults, played.trial.scenario, broken)
+    late = _is_late_itself(history, faults)
+    declared = not always and is_declared(
+        system, faults, played.trial.scenario, broken, outlasts=late
+    )
     whys = [*always.values(), *(broken[name] for name in names)]
     return Shown((*always, *names), "; ".join(whys), declared)
 
 
 def is_declared(
-    system: System, faults: Iterable[str], scenario: str, broken: Collection[str]
+    system: System,
+    faults: Iterable[str],
+    scenario: str,
+    broken: Collection[str],
+    *,
+    outlasts: bool = False,
 ) -> bool:
     """Whether all of these verdicts may break under faults of ``lockbench.explore.faults``. What
-    breaks without a fault breaks beside one."""
-    excused = _expected(system, faults, scenario).excused(broken)
+    breaks without a fault breaks beside one. ``outlasts``: a holder was late, whatever the
+    scenario."""
+    excused = _expected(system, faults, scenario, outlasts=outlasts).excused(broken)
     return excused | _unharmed(system).excused(broken) >= set(broken)
 
 
-def _expected(system: System, faults: Iterable[str], scenario: str) -> Expected:
+def _expected(
+    system: System, faults: Iterable[str], scenario: str, *, outlasts: bool = False
+) -> Expected:
     like = tuple(dict.fromkeys(name for fault in faults for name in FAULTS[fault].like))
-    outlasts = SCENARIOS[scenario].outlasts
+    outlasts = outlasts or SCENARIOS[scenario].outlasts
     return Expected(system, like or (NONE,), exact=False, outlasts=outlasts)
+
+
+def _is_late_itself(history: History, faults: Sequence[str]) -> bool:
+    """Whether a client that nobody struck was granted the lock in time and asked for its release
+    when its promise was over: this machine is slow, and no lock can help it."""
+    granted = rows_of(history, F.ACQUIRE, Type.OK)
+    for row in rows_of(history, F.RELEASE).tolist():
+        if faults and history.process[row] // PROCESSES_PER_WORKER == VICTIM:
+            continue
+        own = history.hold == history.hold[row]
+        until_ns = history.valid_until_ns[own].max()
+        told_ns = history.complete_ns[granted][own[granted]]
+        if told_ns.size and told_ns.max() < until_ns < history.invoke_ns[row]:
+            return True
+    return False
 
 
 def _unharmed(system: System) -> Expected:

@@ -536,6 +536,38 @@ def test_what_may_break_without_a_fault_may_break_beside_one(
         assert shown.declared is declared
 
 
+@pytest.mark.parametrize(
+    ("lock", "worker", "fault", "declared"),
+    [
+        ("shedlock-mariadb", 1, "server-wiped", True),
+        ("shedlock-mariadb", 0, None, True),
+        ("redis-token", 1, "server-wiped", False),
+        ("shedlock-mariadb", 0, "server-wiped", False),
+    ],
+    ids=["late itself", "without a fault", "not excused", "struck"],
+)
+def test_who_is_late_itself_is_judged_as_one_whose_work_outlasts_its_lease(
+    tmp_path: Path, lock: str, worker: int, fault: str | None, declared: bool
+) -> None:
+    aimed = Object(kind="mutex", role="aimed", lease_ns=2 * NS, slack_ns=NS)
+    write_meta(tmp_path, {"k": aimed}, wall_minus_monotonic_ns=0)
+    process = worker * PROCESSES_PER_WORKER
+    recorder = Recorder(tmp_path, 0)
+    held = recorder.invoke(process, F.ACQUIRE, "k", hold=1, invoke_ns=NS)
+    recorder.complete(held, Type.OK, complete_ns=NS + 1, valid_until_ns=3 * NS)
+    next_ = recorder.invoke(9 * PROCESSES_PER_WORKER, F.ACQUIRE, "k", hold=2, invoke_ns=3 * NS)
+    recorder.complete(next_, Type.OK, complete_ns=int(3.2 * NS), valid_until_ns=5 * NS)
+    late = recorder.invoke(process, F.RELEASE, "k", hold=1, invoke_ns=int(3.5 * NS))
+    recorder.complete(late, Type.OK, complete_ns=int(3.6 * NS))
+    recorder.close()
+    write_faults(tmp_path, [])
+    play = played(tmp_path, fault) if fault else Played(Trial("free", ()), tmp_path, "k")
+    shown = judged(play, find(lock))
+    assert isinstance(shown, Shown)
+    assert "false-release" in shown.verdicts
+    assert shown.declared is declared
+
+
 def test_who_waits_for_a_lock_that_leaks_without_a_fault_is_no_finding(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
