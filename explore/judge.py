@@ -16,6 +16,7 @@ from lockbench.checker.rows import rows_of
 from lockbench.checker.service import contradictions
 from lockbench.explore.faults import FAULTS, FREEZES
 from lockbench.explore.scenarios import SCENARIOS
+from lockbench.explore.servers import JUMPS
 from lockbench.explore.stage import VICTIM
 from lockbench.explore.trial import CLIENT_TIMEOUT_S, Played
 from lockbench.history.columns import History
@@ -283,8 +284,12 @@ def _unwoken(played: Played, history: History, system: System) -> str | None:
     # What was sent to servers that stood still takes effect when they go on. Where several are
     # asked that are no quorum, nobody is told so, and only time ends it.
     taken_ns = lease_ns if played.in_parts else 0
+    # What was written while a clock was ahead is in its future when it is set back.
+    ahead_ns = int(JUMPS * lease_ns)
     answers_ns = {
-        servers: max((_answered_ns(fault, system, taken_ns) for fault in faults), default=0)
+        servers: max(
+            (_answered_ns(fault, system, taken_ns, ahead_ns) for fault in faults), default=0
+        )
         for servers, faults in ((True, of_servers), (False, history.faults))
     }
     # A new leader gives each lease or session its whole time again, from when it leads
@@ -335,18 +340,19 @@ def _step_ns(history: History, of_servers: Sequence[Fault]) -> int:
     return int(took_ns.max(initial=0))
 
 
-def _answered_ns(fault: Fault, system: System, taken_ns: int) -> int:
+def _answered_ns(fault: Fault, system: System, taken_ns: int, ahead_ns: int) -> int:
     """From when on clients have an answer to all that is asked, and the lock grants again. What was
     sent before a fault was over may get none, and its client waits for one; of a frozen client
     nothing is lost but its session. ``taken_ns``: how long what frozen servers were asked for may
-    be taken."""
+    be taken. ``ahead_ns``: by how much a clock that jumped was ahead."""
     if fault.heal_ns is None:
         return 0
     act = FAULTS[fault.name].act if fault.name in FAULTS else ""
     if act == "client-frozen":
         return fault.heal_ns[1] + int(1e9 * system.recovers_s)
     unheard_ns = int(1e9 * (CLIENT_TIMEOUT_S + system.settles_s + system.recovers_s))
-    return fault.heal_ns[1] + unheard_ns + (taken_ns if act in FREEZES else 0)
+    lasts_ns = ahead_ns if act == "clock-jumped" else taken_ns if act in FREEZES else 0
+    return fault.heal_ns[1] + unheard_ns + lasts_ns
 
 
 def _is_rivals_grant(history: History, row: int) -> bool:

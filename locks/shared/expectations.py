@@ -89,18 +89,23 @@ def with_verdicts(usual: Faults, verdicts: Verdicts, *others: str) -> Faults:
 
 def silent_release(usual: Faults, source: str) -> Faults:
     """``usual`` of a library whose release returns whether there was a hold or not: its user takes
-    that for released. Where servers give a key away twice, such a release looks as if it had ended
-    the first of the two grants."""
+    that for released."""
+    return with_changes(
+        with_verdicts(usual, may_break(source, "false-release", kind="defect")),
+        confirmed_between(usual, source, kind="defect"),
+        {"client-pause": breaks(source, "false-release", kind="defect")},
+    )
+
+
+def confirmed_between(usual: Faults, source: str, *, kind: Kind = "documented-limit") -> Faults:
+    """Of such a library: where servers give a key away twice, a release that was confirmed between
+    looks as if it had ended the first of the two grants."""
     twice = [
         fault
         for fault, verdicts in usual.items()
         if (double := verdicts.get("double-grant")) and double.expected != "holds"
     ]
-    return with_changes(
-        with_verdicts(usual, may_break(source, "false-release", kind="defect")),
-        dict.fromkeys(twice, may_break(source, "wrong-release", kind="defect")),
-        {"client-pause": breaks(source, "false-release", kind="defect")},
-    )
+    return dict.fromkeys(twice, may_break(source, "wrong-release", kind=kind))
 
 
 def may_be_late(usual: Faults, source: str) -> Faults:

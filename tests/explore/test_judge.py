@@ -23,6 +23,7 @@ from lockbench.explore.judge import (
     waits_too_long,
 )
 from lockbench.explore.link import Kind
+from lockbench.explore.servers import JUMPS
 from lockbench.explore.trial import Place, Played, Strike, Trial
 from lockbench.history.op import NULL, F, Fault, Object, Type
 from lockbench.history.recorder import PROCESSES_PER_WORKER, Recorder
@@ -377,6 +378,18 @@ def test_a_lock_that_has_to_settle_is_given_its_time(tmp_path: Path) -> None:
     assert waits_too_long(played(tmp_path), usual)
     assert waits_too_long(played(tmp_path), usual.derived(settles_s=4.0))
     assert not waits_too_long(played(tmp_path), usual.derived(settles_s=5.0))
+
+
+@pytest.mark.parametrize(("fault", "found"), [("clock-jumped", False), ("server-wiped", True)])
+def test_what_was_written_by_a_clock_that_was_ahead_ends_when_it_is_there_again(
+    tmp_path: Path, fault: str, found: bool
+) -> None:
+    struck = Fault(fault, ("node 1",), (2 * NS, 2 * NS), (3 * NS, 3 * NS))
+    waited(tmp_path, until_s=3 + 2 * JUMPS, fault=struck)
+    assert waits_too_long(played(tmp_path), find("redis-token")) == found
+    (tmp_path / "longer").mkdir()
+    waited(tmp_path / "longer", until_s=6 + 2 * JUMPS, fault=struck)
+    assert waits_too_long(played(tmp_path / "longer"), find("redis-token"))
 
 
 @pytest.mark.parametrize("fault", ["client-frozen", "reset-before"])

@@ -62,6 +62,7 @@ from lockbench.locks.shared.expectations import (
     SERVER_CLOCKS,
     UNMOVED,
     Faults,
+    confirmed_between,
     holds,
     may_be_late,
     may_break,
@@ -343,7 +344,12 @@ SYSTEMS = (
         "redlock",
         _POLLS,
         _leased("new RedissonRedLock(getLock(key) of each server)"),
-        with_verdicts(REDLOCK, may_break(_SWALLOWS, "false-release", kind="defect"), *MAY_BE_LATE),
+        with_changes(
+            with_verdicts(
+                REDLOCK, may_break(_SWALLOWS, "false-release", kind="defect"), *MAY_BE_LATE
+            ),
+            confirmed_between(REDLOCK, _SWALLOWS, kind="defect"),
+        ),
         settles_s=_LEFT_BEHIND_S,
         variant=False,
         untested="its class stands on that of redisson-multilock, which is tested",

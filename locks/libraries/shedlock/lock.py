@@ -36,6 +36,7 @@ from lockbench.locks.shared.expectations import (
     UNMOVED,
     Faults,
     breaks,
+    confirmed_between,
     may_break,
     with_changes,
     with_verdicts,
@@ -70,6 +71,7 @@ def _of(rows: Faults) -> Faults:
     late = {fault: may_break(_LATE, "late-grant") for fault in MAY_BE_LATE if fault in rows}
     return with_changes(
         with_verdicts(rows, may_break(_UNSAID, "false-release")),
+        confirmed_between(rows, _UNSAID),
         late,
         # The false release of a grant that came late.
         dict.fromkeys(PAUSED, may_break(_UNSAID, "linearizable")),
