@@ -112,7 +112,7 @@ def _saved_for_long(usual: Faults) -> Faults:
 
 
 # Under these an answer may come after the client timeout, on a connection that is still open.
-_LATE = ("pause", "partition-stall", "replies-delayed")
+_LATE = ("pause", "partition-stall")
 
 
 _REDIS = {
