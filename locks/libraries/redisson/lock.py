@@ -222,6 +222,9 @@ def _system(
 # BaseConfig.java of 4.7.0, timeout: so long it waits for the answer to a request that was sent,
 # also if the connection is reset in the meantime, which it does not notice before.
 _UNANSWERED_S = 3.0
+# There, retryDelay: 1 to 2 s until a request that may take effect twice is sent again. With replicas
+# each script is preceded by INFO (CommandAsyncService.java, syncedEval).
+_ASKED_AGAIN_S = _UNANSWERED_S + 2.0
 
 
 # RedissonMultiLock.java of 4.7.0, tryLock: while it asks server after server, each key lives for
@@ -360,6 +363,7 @@ SYSTEMS = (
         _BY_MESSAGE,
         _behind_sentinels("true"),
         _renewed(with_changes(redis_sentinel.REPLICATED_LEASE, {"failover": _ACTUAL_SLAVES})),
+        recovers_s=_ASKED_AGAIN_S,
         not_owed=_AT_ITS_DEFAULTS,
     ),
     _system(
@@ -368,6 +372,7 @@ SYSTEMS = (
         _BY_MESSAGE,
         _behind_sentinels("false"),
         _renewed(redis_sentinel.REPLICATED_LEASE),
+        recovers_s=_ASKED_AGAIN_S,
         not_owed=_AT_ITS_DEFAULTS,
         untested=_ONE_CLASS,
     ),
@@ -382,6 +387,7 @@ SYSTEMS = (
                 {"failover": may_break(_RETRIES_LATER, "double-grant", "lost-update")},
             )
         ),
+        recovers_s=_ASKED_AGAIN_S,
         not_owed=_AT_ITS_DEFAULTS,
         untested=_ONE_CLASS,
     ),
