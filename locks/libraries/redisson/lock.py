@@ -222,8 +222,8 @@ def _system(
 # BaseConfig.java of 4.7.0, timeout: so long it waits for the answer to a request that was sent,
 # also if the connection is reset in the meantime, which it does not notice before.
 _UNANSWERED_S = 3.0
-# There, retryDelay: 1 to 2 s until a request that may take effect twice is sent again. With replicas
-# each script is preceded by INFO (CommandAsyncService.java, syncedEval).
+# There, retryDelay: 1 to 2 s until a request that may take effect twice is sent again. With
+# replicas each script is preceded by INFO (CommandAsyncService.java, syncedEval).
 _ASKED_AGAIN_S = _UNANSWERED_S + 2.0
 
 
