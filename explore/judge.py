@@ -112,9 +112,12 @@ def judged(played: Played, system: System, *, timed: bool = True) -> Shown | Und
         unknown = {name: v.reason for name, v in ours.items() if v.result == "unknown"}
         open_ = [*refuted.items(), *_due(unknown, _expected(system, faults, played.trial.scenario))]
         return Undecided("; ".join(f"{name}: {why}" for name, why in open_)) if open_ else None
-    late = _is_late_itself(history, faults)
     declared = not always and is_declared(
-        system, faults, played.trial.scenario, broken, outlasts=late
+        system,
+        faults,
+        played.trial.scenario,
+        broken,
+        outlasts=_is_late_itself(history, faults),
     )
     whys = [*always.values(), *(broken[name] for name in names)]
     return Shown((*always, *names), "; ".join(whys), declared)

@@ -41,6 +41,7 @@ None offers a fence.
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 from lockbench.locks.base import System
@@ -113,8 +114,6 @@ def _saved_for_long(usual: Faults) -> Faults:
 
 # Under these an answer may come after the client timeout, on a connection that is still open.
 _LATE = ("pause", "partition-stall")
-
-
 _REDIS = {
     **with_changes(
         silent_release(LEASE, _SILENT),
@@ -146,30 +145,24 @@ _ACQUIRE = Program(
     call="(new LockFactory(store))->createLock(key, lease)->acquire()",
     client="a process with a connection and a store of its own",
 )
+_LIMITS = {
+    "RedisStore.initialTtl": THE_LEASE,
+    "Redis.connect.timeout": LIMIT,
+    "Redis.connect.read_timeout": LIMIT,
+}
 _ON_REDIS = Program(
     library=_ACQUIRE.library,
     source=_ACQUIRE.source,
     call=_ACQUIRE.call,
     client=_ACQUIRE.client,
     stands_on=("php-redis",),
-    safe={
-        "RedisStore.initialTtl": THE_LEASE,
-        "Redis.connect.timeout": LIMIT,
-        "Redis.connect.read_timeout": LIMIT,
-        "Redis.OPT_MAX_RETRIES": "0",
-    },
+    safe=_LIMITS | {"Redis.OPT_MAX_RETRIES": "0"},
 )
-_ON_REDIS_KEPT = Program(
-    library=_ACQUIRE.library,
-    source=_ACQUIRE.source,
-    call=_ACQUIRE.call,
+_ON_REDIS_KEPT = replace(
+    _ON_REDIS,
     client="a process with a store and a Redis object that it keeps, whatever fails",
-    stands_on=_ON_REDIS.stands_on,
-    settings={
-        "RedisStore.initialTtl": THE_LEASE,
-        "Redis.connect.timeout": LIMIT,
-        "Redis.connect.read_timeout": LIMIT,
-    },
+    settings=_LIMITS,
+    safe={},
 )
 _ON_POSTGRES = Program(
     library=_ACQUIRE.library,
