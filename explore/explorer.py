@@ -32,7 +32,7 @@ from msgspec.structs import replace as evolved
 
 from lockbench.bench import plan
 from lockbench.clusters.base import ClusterError
-from lockbench.clusters.engine.client_containers import HEAP, IDLE_CONNECTIONS
+from lockbench.clusters.engine.client_containers import HEAP, IDLE_CONNECTIONS, WARM_CYCLES
 from lockbench.explore.actors import Actors
 from lockbench.explore.asked import Asked
 from lockbench.explore.findings import alike, as_line, finding_of, usual
@@ -72,7 +72,8 @@ SPARE_BYTES: Final = 8 << 30  # of memory, for more than one
 CLIENTS_SHARE: Final = 0.8  # of the memory, at most
 # Of a JVM, whose client has little to do. A pool that opens connections in advance has messages on
 # each that no call waits for, and each would be struck: 25 connections of Redisson's to a server.
-CLIENTS: Final = {HEAP: "64m", IDLE_CONNECTIONS: "1"}
+# Nothing is measured that would need a compiled client: a few cycles load its classes.
+CLIENTS: Final = {HEAP: "64m", IDLE_CONNECTIONS: "1", WARM_CYCLES: "10"}
 ATTEMPTS: Final = 3  # with other clusters, where one is lost
 
 Told = Callable[[str], None]

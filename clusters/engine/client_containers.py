@@ -32,8 +32,9 @@ STARTED_BY = "LOCKBENCH_STARTED_BY"
 HEAP = "LOCKBENCH_HEAP"  # of a JVM ("3g")
 # How many connections a pool of a JVM's library opens before they are needed; its default else.
 IDLE_CONNECTIONS = "LOCKBENCH_IDLE_CONNECTIONS"
+WARM_CYCLES = "LOCKBENCH_WARM_CYCLES"  # of a lock, before the first client of a JVM is open
 # What a program inherits of its process' environment.
-INHERITED = (owner.RUN_ENVIRONMENT, HEAP, IDLE_CONNECTIONS)
+INHERITED = (owner.RUN_ENVIRONMENT, HEAP, IDLE_CONNECTIONS, WARM_CYCLES)
 _PATIENCE_S = 5.0
 _POLL_S = 0.01
 

@@ -13,6 +13,7 @@ import java.util.ArrayList;
 import java.util.HashMap;
 import java.util.List;
 import java.util.Map;
+import java.util.Optional;
 import java.util.UUID;
 import java.util.concurrent.BlockingQueue;
 import java.util.concurrent.CountDownLatch;
@@ -28,14 +29,16 @@ import java.util.concurrent.atomic.AtomicBoolean;
  * Curator take for an owner.
  *
  * <p>No client is open before the first one has taken and given back a lock of its own for two
- * seconds: a JVM that has just been started is measured as one that has not.
+ * seconds, or LOCKBENCH_WARM_CYCLES times: a JVM that has just been started is measured as one that
+ * has not.
  *
  * <p>Guarantees one answer per request. Does not guarantee that a call ends.
  */
 public final class Sidecar {
   private static final int PROTOCOL = 1;
   private static final long WARM_NS = 2_000_000_000L;
-  private static final int WARM_CYCLES = 1000; // enough, if they are done sooner
+  private static final int WARM_CYCLES = // 1000 are enough, if they are done sooner
+      Optional.ofNullable(System.getenv("LOCKBENCH_WARM_CYCLES")).map(Integer::valueOf).orElse(1000);
   private static final ObjectMapper JSON = new ObjectMapper();
 
   private final OutputStream worker;
