@@ -352,6 +352,8 @@ SYSTEMS = (
                 REDLOCK, may_break(_SWALLOWS, "false-release", kind="defect"), *MAY_BE_LATE
             ),
             confirmed_between(REDLOCK, _SWALLOWS, kind="defect"),
+            # Of a grant that came late nobody can say since when the key had been another's.
+            dict.fromkeys(MAY_BE_LATE, may_break(_SWALLOWS, "linearizable", kind="defect")),
         ),
         settles_s=_LEFT_BEHIND_S,
         variant=False,
