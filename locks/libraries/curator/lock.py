@@ -19,7 +19,8 @@ lengthened by the session alone that it was granted in. The client gives a silen
 two thirds of the session (``ClientCnxn.java``, ``onConnected``), so no answer is older. Curator
 tells no fence; the czxid of its node would be one.
 
-Does not guarantee: what ``zookeeper`` does not. ``release`` of a node that is gone returns. Whoever
+Does not guarantee: what ``zookeeper`` does not. The semaphore may return a lease whose session is
+over (docs/track/curator-semaphore-late.md). ``release`` of a node that is gone returns. Whoever
 is frozen between the answer and the return has the grant when its session may be over.
 """
 
@@ -65,6 +66,13 @@ _EXPECTATIONS = with_changes(
     ),
     dict.fromkeys(PAUSED, may_break(_NOT_LOOKED_AT, "late-grant")),
     UNMOVED,
+)
+
+
+_NOT_LOOKED_AGAIN = (
+    "InterProcessSemaphoreV2.java of 5.9.0, internalAcquire1Lease: once it has its permit it gives "
+    "back the mutex that it took for that, waits for the answer in whatever session comes, and "
+    "does not look at its node again (docs/track/curator-semaphore-late.md)"
 )
 
 
@@ -185,6 +193,13 @@ SYSTEMS = (
         source="https://curator.apache.org/docs/recipes-shared-semaphore",
         connect=_SEMAPHORE.connect,
         prepare=_SEMAPHORE.prepare,
+        expectations=with_changes(
+            _stale(DOC),
+            dict.fromkeys(
+                MAY_BE_LATE,
+                may_break(_NOT_LOOKED_AGAIN, "late-grant", "linearizable", kind="defect"),
+            ),
+        ),
         outcomes={**OUTCOMES, "acquire() returned a lease": "Granted"},
         variant=True,
         untested="a semaphore of three permits; with one it would owe what a mutex owes",
