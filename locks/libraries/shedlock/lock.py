@@ -18,8 +18,8 @@ milliseconds (``MySqlServerTimeStatementsSource.java``; ShedLock 7.10.1). An ``e
 the row sets it anew. ShedLock tells no fence and no loss.
 
 Does not guarantee: what ``postgres-lease-row`` does not. A grant whose answer came late is handed
-out all the same. Where the answer to its commit is lost, ``lock()`` returns nothing and may have the
-lock (docs/track/shedlock-lost-commit.md).
+out all the same. Where the answer to its commit is lost, ``lock()`` returns nothing and may have
+the lock (docs/track/shedlock-lost-commit.md).
 """
 
 from __future__ import annotations
