@@ -37,6 +37,7 @@ from lockbench.explore.actors import Actors
 from lockbench.explore.asked import Asked
 from lockbench.explore.findings import alike, as_line, finding_of, usual
 from lockbench.explore.judge import (
+    LATE_GRANT,
     LOST_WAKEUP,
     Shown,
     Undecided,
@@ -317,10 +318,13 @@ class _Explorer:
             broken = self._broken(plays)
             if broken:
                 more = self._plays.play_all([Trial(scenario.name)] * MORE_PLAYS)
-                # The first ones were played beside those of all other scenarios.
+                # The first ones were played beside those of all other scenarios, so that clients
+                # may have waited for their turn and not for a lock.
                 waiting = [one for one in more if not one.unable and waits_too_long(one, system)]
                 plays += more
                 broken = self._broken(plays, timed=len(waiting) >= PLAYS_MAX)
+                if not any(LATE_GRANT in shown.verdicts for _, shown in self._broken(more)):
+                    broken = [one for one in broken if set(one[1].verdicts) != {LATE_GRANT}]
             if broken:
                 finding = usual(broken, len(plays), self._setting.lock)
                 known = evolved(known, findings=(*known.findings, finding))

@@ -36,10 +36,11 @@ RAISES: Final = "raises"
 DENIED_YET_TAKEN: Final = "denied-yet-taken"
 RELEASED_YET_KEPT: Final = "released-yet-kept"
 PROMISED_TOO_LONG: Final = "promised-too-long"
+LATE_GRANT: Final = "late-grant"
 LOST_WAKEUP: Final = "lost-wakeup"
 UNTIMED: Final = frozenset({"leaked-lock", "double-grant"})
 # What the record contradicts where a promise is longer than what it noted.
-OF_PROMISES: Final = frozenset({"promises", "double-grant", "late-grant", "stale-holder"})
+OF_PROMISES: Final = frozenset({"promises", "double-grant", LATE_GRANT, "stale-holder"})
 MEANS: Final = {
     HANGS: "a call outlasted its own limit and everything that was done to it",
     RAISES: (

@@ -496,6 +496,21 @@ def test_a_play_without_a_fault_on_a_slow_machine_is_played_again(
     assert all(one.worked for one in document.scenarios)
 
 
+@pytest.mark.parametrize(("times", "accused"), [(DRY_PLAYS, False), (1000, True)])
+def test_a_late_grant_without_a_fault_shows_beside_nothing_else(
+    run: Run, *, times: int, accused: bool
+) -> None:
+    played = Counter[bool]()
+
+    def came(trial: Trial, _: int) -> set[str]:
+        played[not trial.strikes] += 1
+        return {"late"} if not trial.strikes and played[True] <= times else set()
+
+    run.came = came
+    document = run()
+    assert any(not finding.strikes for finding in document.findings) == accused
+
+
 def test_no_time_is_left(run: Run) -> None:
     document = run(until_s=time.monotonic() - 1)
     assert (document.ended, document.tried) == (False, ())
