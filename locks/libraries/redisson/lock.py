@@ -77,6 +77,12 @@ _LATE = (
     "RedissonLock.java: tryLock returns true when the script has set the key, and does not look "
     "how long ago it was sent"
 )
+_NOT_READ = (
+    "https://github.com/redisson/redisson/blob/master/redisson/src/main/java/org/redisson/"
+    "RedissonMultiLock.java: tryLock sets the lease of each lock once more when it has them all, "
+    "and does not look whether that server still had its key"
+)
+_KEY_ENDED = dict.fromkeys(SERVER_CLOCKS, may_break(_NOT_READ, "late-grant", kind="defect"))
 _SAME_OWNER = (
     "https://github.com/redisson/redisson/blob/master/redisson/src/main/java/org/redisson/"
     "RedissonLock.java: the owner of a key is client and thread, and not the hold. An unlock() "
@@ -339,6 +345,7 @@ SYSTEMS = (
                 holds(_ALL_OF, "double-grant", "lost-update"),
             ),
             dict.fromkeys(("wipe", "power-loss"), _FORGETS),
+            _KEY_ENDED,
         ),
         settles_s=_LEFT_BEHIND_S,
     ),
@@ -354,6 +361,7 @@ SYSTEMS = (
             confirmed_between(REDLOCK, _SWALLOWS, kind="defect"),
             # Of a grant that came late nobody can say since when the key had been another's.
             dict.fromkeys(MAY_BE_LATE, may_break(_SWALLOWS, "linearizable", kind="defect")),
+            _KEY_ENDED,
         ),
         settles_s=_LEFT_BEHIND_S,
         variant=False,
