@@ -41,7 +41,6 @@ from lockbench.explore.judge import (
     LOST_WAKEUP,
     Shown,
     Undecided,
-    is_slow,
     judged,
     waits_too_long,
 )
@@ -336,18 +335,13 @@ class _Explorer:
         return evolved(known, scenarios=(*known.scenarios, *found))
 
     def _dry(self, scenarios: Sequence[Scenario]) -> list[Played]:
-        """So many plays of each without a fault; those that did not work out, or that the machine
-        had no time for, are played again."""
+        """So many plays of each without a fault; those that did not work out are played again."""
         grants = {one.name: one.grants for one in scenarios}
         left = [Trial(one.name) for one in scenarios for _ in range(DRY_PLAYS)]
         found: list[Played] = []
         for attempt in range(1, PLAYS_MAX + 1):
             plays = self._plays.play_all(left)
-            failed = [
-                play
-                for play in plays
-                if play.unable or play.grants != grants[play.trial.scenario] or is_slow(play)
-            ]
+            failed = [p for p in plays if p.unable or p.grants != grants[p.trial.scenario]]
             if attempt == PLAYS_MAX:
                 failed = []
             found += [play for play in plays if play not in failed]

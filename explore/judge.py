@@ -179,13 +179,6 @@ def waits_too_long(played: Played, system: System) -> bool:
     return _unwoken(played, read_recording(played.folder), system) is not None
 
 
-def is_slow(played: Played) -> bool:
-    """Whether a release that nobody delayed took more than a quarter of a lease: the machine had
-    no time for this play, and what breaks in it may not be the lock's. Raises UnreadableHistory."""
-    history = read_recording(played.folder)
-    return _step_ns(history, ()) > (_aimed(history).lease_ns or 0) // 4
-
-
 def _always(played: Played, history: History, system: System) -> Iterator[tuple[str, str]]:
     """What no declaration excuses: its name, and a sentence."""
     if played.hangs:
