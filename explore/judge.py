@@ -103,6 +103,8 @@ def judged(played: Played, system: System, *, timed: bool = True) -> Shown | Und
         refuted = {name: why for name, why in refuted.items() if name not in OF_PROMISES}
     for name in following(refuted, {*refuted, GENERAL}.intersection(broken)):
         broken.pop(name, None)
+    if _is_late_unstruck(history):
+        broken.pop(LATE_GRANT, None)
     faults = [strike.fault for strike in played.trial.strikes]
     names = told(sorted(broken))
     # Nobody can be granted a key that leaked. Where two had it, who was kept by whom is not known.
@@ -145,6 +147,16 @@ def _expected(
     like = tuple(dict.fromkeys(name for fault in faults for name in FAULTS[fault].like))
     outlasts = outlasts or SCENARIOS[scenario].outlasts
     return Expected(system, like or (NONE,), exact=False, outlasts=outlasts)
+
+
+def _is_late_unstruck(history: History) -> bool:
+    """Whether every late grant was returned before anything was struck. Until then the play is as
+    one without a fault, in which a lock that is late shows it, too."""
+    grants = rows_of(history, F.ACQUIRE, Type.OK)
+    limited = grants[history.valid_until_ns[grants] != NULL]
+    late = limited[history.complete_ns[limited] > history.valid_until_ns[limited]]
+    struck_ns = min((fault.begin_ns[0] for fault in history.faults), default=0)
+    return bool(late.size and np.all(history.complete_ns[late] < struck_ns))
 
 
 def _is_late_itself(history: History, faults: Sequence[str]) -> bool:

@@ -213,6 +213,23 @@ def test_an_entry_that_a_late_request_made_is_not_what_the_release_kept(
     assert (shown is not None and RELEASED_YET_KEPT in shown.verdicts) is found
 
 
+@pytest.mark.parametrize(
+    ("struck_s", "found"), [(1.4, True), (1.6, False), (None, True)], ids=["before", "after", "no"]
+)
+def test_a_grant_that_was_late_before_anything_was_struck(
+    tmp_path: Path, struck_s: float | None, found: bool
+) -> None:
+    """Granted at 1.5 s, promised until 1.2 s."""
+    recorded(tmp_path, (F.ACQUIRE, Type.OK, None), until_ns=int(1.2 * NS))
+    if struck_s is not None:
+        at_ns = int(struck_s * NS)
+        write_faults(tmp_path, [Fault("client-gone", (), (at_ns, at_ns), None)])
+    shown = judge(tmp_path)
+    assert (shown is not None) is found
+    if shown is not None:
+        assert shown.verdicts == ("late-grant",)
+
+
 def test_an_inner_hold_leaves_the_entry_to_the_outer_one(tmp_path: Path) -> None:
     recorded(tmp_path, (F.ACQUIRE, Type.OK, None), (F.RELEASE, Type.OK, None))
     record(tmp_path, None)
