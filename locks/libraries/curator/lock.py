@@ -201,6 +201,7 @@ SYSTEMS = (
             ),
         ),
         outcomes={**OUTCOMES, "acquire() returned a lease": "Granted"},
+        raises={**_RAISES, "IOException": f"{_API}/Lease.html: close"},
         variant=True,
         untested="a semaphore of three permits; with one it would owe what a mutex owes",
         kind="semaphore",
