@@ -327,6 +327,39 @@ def test_a_waiter_that_is_not_woken(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
+    ("client", "struck_s", "found"),
+    [
+        (None, None, False),
+        (None, 6.1, False),
+        (None, 1.1, True),  # what it was granted before may keep it out
+        (1, None, True),  # who also asks may be what it waits for
+    ],
+    ids=["alone", "struck after", "struck before", "beside another"],
+)
+def test_who_asks_first_and_alone_is_not_woken_by_anybody(
+    tmp_path: Path, client: int | None, struck_s: float | None, found: bool
+) -> None:
+    """A free key is granted after 4 s."""
+    aimed = Object(kind="mutex", role="aimed", lease_ns=2 * NS, slack_ns=NS)
+    write_meta(tmp_path, {"k": aimed}, wall_minus_monotonic_ns=0)
+    recorder = Recorder(tmp_path, 0)
+    asks = recorder.invoke(0, F.ACQUIRE, "k", hold=1, invoke_ns=NS)
+    recorder.complete(asks, Type.OK, complete_ns=5 * NS)
+    if client is not None:
+        process = client * PROCESSES_PER_WORKER
+        other = recorder.invoke(process, F.ACQUIRE, "k", hold=2, invoke_ns=2 * NS)
+        recorder.complete(other, Type.FAIL, error="held", complete_ns=3 * NS)
+    recorder.close()
+    at_ns = 0 if struck_s is None else int(struck_s * NS)
+    struck = [] if struck_s is None else [Fault("late", (), (at_ns, at_ns), (at_ns, at_ns))]
+    write_faults(tmp_path, struck)
+    shown = judge(tmp_path)
+    assert (shown is not None) is found
+    if shown is not None:
+        assert shown.verdicts == (LOST_WAKEUP,)
+
+
+@pytest.mark.parametrize(
     "more",
     [
         {"until_s": 2.4},
