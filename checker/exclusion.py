@@ -19,7 +19,7 @@ import numpy as np
 from lockbench.checker.analysis import Analysis
 from lockbench.checker.intervals import ByKey, running_max, same_key_as_before, writer_overlaps
 from lockbench.checker.kinds import SHARED
-from lockbench.checker.rows import FOREVER, Rows
+from lockbench.checker.rows import FOREVER, Rows, late_of
 from lockbench.checker.verdict import Verdict
 from lockbench.checker.words import EVIDENCE_MAX, clock, during, faults_on, grant, many
 from lockbench.history.columns import History
@@ -67,7 +67,7 @@ def late_grant(analysis: Analysis) -> Verdict | None:
     limited = grants[history.valid_until_ns[grants] != NULL]
     if len(limited) == 0:
         return None
-    late = limited[history.complete_ns[limited] > history.valid_until_ns[limited]]
+    late = late_of(history, limited)
     if len(late) == 0:
         return Verdict("valid", f"{many(len(limited), 'grant')} returned while still promised")
     row = int(late[0])

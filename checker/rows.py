@@ -25,6 +25,13 @@ def forever(size: int) -> Ints:
     return np.broadcast_to(np.int64(FOREVER), (size,))
 
 
+def late_of(history: History, grants: Rows) -> Rows:
+    """Of grants those that were returned when their own promise had already passed."""
+    limited = grants[history.valid_until_ns[grants] != NULL]
+    late: Rows = limited[history.complete_ns[limited] > history.valid_until_ns[limited]]
+    return late
+
+
 def rows_of(history: History, f: F, *types: Type) -> Rows:
     """The rows of one function, of the given types (none given: all). Kept with the history, as
     every verdict asks for the same few: not to be written into."""

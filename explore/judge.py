@@ -12,7 +12,7 @@ from lockbench.bench.judge import MAY, Expected
 from lockbench.checker.catalogue import GENERAL, OF_LOCKS
 from lockbench.checker.check import check
 from lockbench.checker.follows import following, told
-from lockbench.checker.rows import rows_of
+from lockbench.checker.rows import late_of, rows_of
 from lockbench.checker.service import contradictions
 from lockbench.explore.faults import FAULTS, FREEZES
 from lockbench.explore.scenarios import SCENARIOS
@@ -152,9 +152,7 @@ def _expected(
 def _is_late_unstruck(history: History) -> bool:
     """Whether every late grant was returned before anything was struck. Until then the play is as
     one without a fault, in which a lock that is late shows it, too."""
-    grants = rows_of(history, F.ACQUIRE, Type.OK)
-    limited = grants[history.valid_until_ns[grants] != NULL]
-    late = limited[history.complete_ns[limited] > history.valid_until_ns[limited]]
+    late = late_of(history, rows_of(history, F.ACQUIRE, Type.OK))
     told_ns = history.complete_ns[late].max(initial=0)
     return bool(late.size and history.faults and told_ns < _struck_ns(history))
 
