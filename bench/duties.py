@@ -17,6 +17,7 @@ from typing import Any, Final, TypeVar
 
 from lockbench.bench.client_process import ClientProcess
 from lockbench.bench.judge import MAY, expectation
+from lockbench.checker.rows import FOREVER
 from lockbench.clusters.base import Cluster, Pausable
 from lockbench.locks.base import (
     Acquired,
@@ -43,7 +44,6 @@ LEASE_S: Final = 2.0
 # A lease that ends in no duty, whatever else the machine does. Locks whose grants have no lease of
 # their own are kept alive by their clients.
 LONG_S: Final = 60.0
-FOREVER: Final = 2**62
 
 STAYS_LOCKED: Final = "as declared, it stays locked for ever"
 

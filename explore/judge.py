@@ -12,7 +12,7 @@ from lockbench.bench.judge import MAY, Expected
 from lockbench.checker.catalogue import GENERAL, OF_LOCKS
 from lockbench.checker.check import check
 from lockbench.checker.follows import following, told
-from lockbench.checker.rows import late_of, rows_of
+from lockbench.checker.rows import FOREVER, late_of, rows_of
 from lockbench.checker.service import contradictions
 from lockbench.explore.faults import FAULTS, FREEZES
 from lockbench.explore.scenarios import SCENARIOS
@@ -64,7 +64,6 @@ MEANS: Final = {
         "nobody held it"
     ),
 }
-FOREVER_NS: Final = 2**62
 # A waiter for a free key needs no more steps than this, each as long as the slowest release.
 STEPS: Final = 8
 KILLS: Final = frozenset({"client-killed", "client-gone"})  # the sidecars of a client, too
@@ -159,7 +158,7 @@ def _is_late_unstruck(history: History) -> bool:
 
 def _struck_ns(history: History) -> int:
     """When the first fault began."""
-    return min((fault.begin_ns[0] for fault in history.faults), default=FOREVER_NS)
+    return min((fault.begin_ns[0] for fault in history.faults), default=FOREVER)
 
 
 def _is_late_itself(history: History, faults: Sequence[str]) -> bool:
@@ -332,7 +331,7 @@ def _unwoken(played: Played, history: History, system: System) -> str | None:
         if history.type[row] == Type.INFO:
             continue
         answered_ns = int(history.complete_ns[row])
-        before_ns = answered_ns if in_turn and of_rivals[at] else FOREVER_NS
+        before_ns = answered_ns if in_turn and of_rivals[at] else FOREVER
         others = (
             (acquires != row)
             & (history.key[acquires] == history.key[row])
@@ -357,7 +356,7 @@ def _step_ns(history: History, of_servers: Sequence[Fault]) -> int:
     releases = rows_of(history, F.RELEASE, Type.OK)
     unstruck = history.process[releases] // PROCESSES_PER_WORKER != VICTIM
     for fault in of_servers:
-        until_ns = fault.heal_ns[1] if fault.heal_ns else FOREVER_NS
+        until_ns = fault.heal_ns[1] if fault.heal_ns else FOREVER
         unstruck &= (history.complete_ns[releases] < fault.begin_ns[0]) | (
             history.invoke_ns[releases] > until_ns
         )
@@ -417,4 +416,4 @@ def _end_ns(
     released = (same & (history.f == F.RELEASE)).any()
     if history.type[row] == Type.OK and promised.any() and not (alive and released):
         return max(led_ns, int(history.valid_until_ns[promised].max()) + slack_ns)
-    return FOREVER_NS
+    return FOREVER
