@@ -314,7 +314,7 @@ def test_one_pair_of_a_lock_of_ones_own_is_too_few(tmp_path: Path) -> None:
     (tmp_path / "mine.py").write_text(MINE)
     words = ("--base", "redis-token", "--new", "mine.py:Mine", "--pairs", "1", "--json")
     bench = start(tmp_path, "regress", *words)
-    out, err = bench.communicate(timeout=2 * LIMIT_S)
+    out, err = bench.communicate(timeout=4 * LIMIT_S)
     assert bench.returncode == 2, err
     found = json.loads(out)
     assert found["ending"] == "inconclusive"
