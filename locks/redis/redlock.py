@@ -15,8 +15,9 @@ majority that is the first one. Extend by the same reckoning, from its first scr
 
 A node that does not answer delays nobody (``lockbench.locks.redis.redlock_nodes``): its answer is
 read when it comes. Release and clean-up go to it too, on the connection that the SET went, so a SET
-that runs late is followed at once by its deletion. Every try has a token of its own: should a
-connection break, a deletion that is still under way cannot hit the next try.
+that runs late is followed at once by its deletion. If that connection has broken, the clean-up of a
+try goes on the next one. Every try has a token of its own: a deletion that is still under way
+cannot hit the next try.
 
 Does not guarantee: anything once a majority has lost its data, unless restarts are delayed by more
 than the ttl; that a holder stops when its time is over; a fence.
@@ -168,10 +169,9 @@ class Redlock:
         def harmless(_: set[int]) -> bool:
             return len(may_have()) < self._quorum
 
-        if harmless(set()):
-            self._nodes.tell(delete, ask.asked - refused)
-        else:
+        if not harmless(set()):
             self._nodes.ask(delete, ask.asked - refused - ask.lost, harmless, self._limit_s)
+        self._nodes.tell(delete, ask.asked - refused - delete.asked)
         if not harmless(set()):
             return Unknown(f"{len(may_have())} of {len(self._all)} nodes may have granted")
         if not ask.asked:

@@ -60,6 +60,7 @@ class Node:
         self._socket: socket.socket | None = None
         self._reader = hiredis.Reader()
         self._owed: deque[Question] = deque()
+        self._untold: deque[Question] = deque(maxlen=OWED_MAX)
         self._since_ns = 0  # when it was opened, or last failed
 
     @property
@@ -92,6 +93,13 @@ class Node:
             whole = False
         if not whole:
             self.fail()
+
+    def tell(self, question: Question) -> None:
+        """Writes the command now, or as soon as the node is ready again."""
+        if self.ready:
+            self.send(question)
+        else:
+            self._untold.append(question)
 
     def happened(self, greeting: Sequence[Question]) -> None:
         """The poller reported something: a connection made, answers, or the end."""
@@ -165,6 +173,8 @@ class Node:
             return
         if not self._owed:
             self.ready = True
+            while self.ready and self._untold:
+                self.send(self._untold.popleft())
 
 
 class Nodes:
@@ -208,10 +218,10 @@ class Nodes:
                 return
 
     def tell(self, question: Question, among: set[int]) -> None:
-        """Sends the question to those of the nodes that are ready, and waits for nothing."""
+        """Sends the question to these nodes, and waits for nothing; to those that are not ready,
+        when they are."""
         for number in among:
-            if self.nodes[number].ready:
-                self.nodes[number].send(question)
+            self.nodes[number].tell(question)
 
     def drain(self) -> None:
         """Reads what has arrived in the meantime: late answers, and that a connection has ended."""

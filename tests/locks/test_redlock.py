@@ -164,6 +164,15 @@ def test_a_failed_try_cleans_up_behind_its_stragglers(servers: Servers) -> None:
         assert not any(server.value("k") for server in servers)
 
 
+def test_what_a_broken_connection_may_have_taken_is_deleted_on_the_next(servers: Servers) -> None:
+    """The answers of a majority are lost, and nobody else knows the token."""
+    with connected(servers) as lock:
+        each(servers, MAJORITY, "SET", Close())
+        assert isinstance(take(lock), Unknown)
+        assert all(servers[number].value("k") for number in MAJORITY)
+        assert isinstance(take(lock, PATIENT_S), Granted)
+
+
 def test_a_partial_grant_is_released_everywhere(servers: Servers) -> None:
     with connected(servers) as lock:
         occupy(servers, MAJORITY)
