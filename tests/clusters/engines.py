@@ -101,6 +101,8 @@ class Engines:
                 ],
                 stdout=log,
                 stderr=log,
+                # There containerd says where it stands, if its engine finds it too slow.
+                env=os.environ | {"TMPDIR": str(root)},
             )
 
     def kill(self, name: str) -> None:
