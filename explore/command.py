@@ -155,7 +155,8 @@ def explore_each(
     until_s: float = math.inf,
 ) -> tuple[list[Exploration], list[Ending]]:
     """Several locks by name, each by ``lockbench explore`` with these ``arguments``
-    (``lockbench.explore.several``). What is known of each, and how each ended."""
+    (``lockbench.explore.several``); what takes longest begins first, so that it does not go on
+    alone at the end. What is known of each, and how each ended."""
 
     def of(lock: str, what: Asked) -> Callable[[], Sequence[str] | None]:
         def command() -> Sequence[str] | None:
@@ -172,7 +173,8 @@ def explore_each(
     except EngineError as error:
         raise BadInput(str(error)) from error
     interruption.arm()
-    ended = explore_several({lock: of(lock, what) for lock, what in all_asked.items()}, told)
+    longest_first = sorted(all_asked, key=lambda lock: -left_s(all_asked[lock], output, ref))
+    ended = explore_several({lock: of(lock, all_asked[lock]) for lock in longest_first}, told)
     found = [known for what in all_asked.values() if (known := _known_of(what, output, ref))]
     codes = {one.code: one for one in (Ending.OK, Ending.SAFETY, Ending.INCONCLUSIVE)}
     endings = [

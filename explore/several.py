@@ -4,7 +4,7 @@ Guarantees: a lock that cannot be explored is named by its own process and stops
 When this is interrupted, or what it tells cannot be written, every process is interrupted, and has
 cleared away what it started before this returns.
 
-Does not guarantee any order.
+Does not guarantee in which order they end; they begin in the one that is given.
 """
 
 from __future__ import annotations
@@ -27,8 +27,8 @@ Arguments = Callable[[], Sequence[str] | None]
 
 
 def at_once() -> int:
-    """How many locks: the plays of each keep about two thirds of a core busy."""
-    return max(1, 3 * (psutil.cpu_count() or 1) // 2)
+    """How many locks: a library of a JVM takes a core, most others less than half of one."""
+    return 2 * (psutil.cpu_count() or 1)
 
 
 def memory_bytes() -> int:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 import uuid
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
@@ -25,6 +25,7 @@ from lockbench.explore.command import (
     beforehand,
     ending,
     every_lock,
+    explore_each,
     explore_into,
     folder_name,
     folder_of,
@@ -505,6 +506,23 @@ def test_several_at_once_take_their_share_and_no_less_than_the_longest(
     monkeypatch.setattr(maps, "load", dict)
     said = beforehand([asked("redis-token")] * locks, tmp_path)
     assert f"about {hours} hours" in said, "12 x 300 s / 3, and 300 s"
+
+
+def test_the_longest_of_several_begins_first(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    takes_s = {"redis-token": 20.0, "etcd": 10.0, "zookeeper": 30.0}
+    begun: list[str] = []
+
+    def explored(commands: Mapping[str, object], _: object) -> dict[str, int]:
+        begun.extend(commands)
+        return dict.fromkeys(commands, 0)
+
+    monkeypatch.setattr(command, "explore_several", explored)
+    monkeypatch.setattr(command, "reap", lambda: None)
+    monkeypatch.setattr(command, "left_s", lambda what, *_: takes_s[what.case.lock])
+    explore_each({lock: asked(lock) for lock in takes_s}, tmp_path, (), lambda _: None)
+    assert begun == ["zookeeper", "redis-token", "etcd"]
 
 
 @pytest.mark.parametrize(

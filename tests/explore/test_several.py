@@ -66,7 +66,7 @@ def test_an_exploration_takes_its_share_and_no_more_than_is_free(
     assert several.memory_bytes() == memory
 
 
-@pytest.mark.parametrize(("cores", "locks"), [(None, 1), (1, 1), (2, 3), (8, 12)])
+@pytest.mark.parametrize(("cores", "locks"), [(None, 2), (1, 2), (2, 4), (8, 16)])
 def test_more_locks_than_cores_are_explored_at_once(
     cores: int | None, locks: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
