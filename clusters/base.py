@@ -337,6 +337,10 @@ class Composed(Protocol):
     def quorums(self) -> Sequence[Sequence[int]]:
         """The nodes of each."""
 
+    @property
+    def independent(self) -> Sequence[int]:
+        """The nodes of the system whose nodes know nothing of each other."""
+
 
 @runtime_checkable
 class Led(Protocol):

@@ -56,7 +56,11 @@ class HybridCluster(Cluster):
 
     @property
     def quorums(self) -> Sequence[Sequence[int]]:
-        return [self.nodes[:REDIS_NODES], self.nodes[REDIS_NODES:]]
+        return [self.independent, self.nodes[REDIS_NODES:]]
+
+    @property
+    def independent(self) -> Sequence[int]:
+        return self.nodes[:REDIS_NODES]
 
     def start(self) -> None:
         """One after the other; if one fails, nothing of either is left."""

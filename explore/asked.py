@@ -56,6 +56,10 @@ def asked(
             raise plan.unknown("scenario", name, SCENARIOS)
     if strikes and len(scenarios) != 1:
         raise BadInput("--strike counts the events of one scenario: give it with --scenario")
+    struck = [*map(_strike, strikes)]
+    acts = dict.fromkeys(FAULTS[one.fault].act for one in struck if FAULTS[one.fault].of_servers)
+    if len(acts) > 1:
+        raise BadInput(f"--strike: servers are struck once, and not by {' and '.join(acts)}")
     case = plan.make_case(lock, "none", seed=seed, topology=topology)
     if case.system.kind == "none":
         raise Unfit(f"{lock} is a way to do without a lock; there is nothing to explore")
@@ -66,7 +70,7 @@ def asked(
     fit = [one for one in chosen if one.fits(case.system)]
     if scenarios and len(fit) < len(chosen):
         raise Unfit(f"{lock} is a {case.system.kind}: it has no {', '.join(scenarios)}")
-    return Asked(replace(case, pace=pace), fit, depth, [*map(_strike, strikes)], clients=clients)
+    return Asked(replace(case, pace=pace), fit, depth, struck, clients=clients)
 
 
 def begun(

@@ -245,17 +245,21 @@ class _Explorer:
             trials = [named(scenario, self._what.strikes) for scenario in chosen]
             known, whole = self._all_tried(trials, known, save, "plays")
             return save(evolved(known, ended=whole))
-        cluster = self._plays.cluster
-        trials = [trial for scenario in chosen for trial in singles(scenario, cluster)]
-        known, whole = self._all_tried(
-            trials, evolved(known, planned=len(trials)), save, "single faults"
-        )
+        # What was interrupted may have had more scenarios, and pairs.
+        ends = len(chosen) == len(known.scenarios) and self._what.depth >= known.depth
+        cluster, independent = self._plays.cluster, self._setting.independent
+        every = [t for one in known.scenarios for t in singles(one, cluster, independent)]
+        trials = [trial for trial in every if trial.scenario in asked_for]
+        with_pairs = known.planned if known.depth > 1 else 0
+        known = evolved(known, planned=max(len(every), with_pairs))
+        known, whole = self._all_tried(trials, known, save, "single faults")
         if self._what.depth > 1 and whole:
             pairs, count = pairs_of(known, cluster, pruned=self._what.pruned)
             self._told(f"{count} pairs, {count - len(pairs)} of them like others")
-            known = evolved(known, depth=2, pairs=count, planned=len(trials) + len(pairs))
+            known = evolved(known, depth=2, pairs=count, planned=len(every) + len(pairs))
+            pairs = [pair for pair in pairs if pair.scenario in asked_for]
             known, whole = self._all_tried(pairs, known, save, "pairs")
-        return save(evolved(known, ended=whole))
+        return save(evolved(known, ended=whole and ends))
 
     def _all_tried(
         self,
@@ -326,27 +330,33 @@ class _Explorer:
                     broken = [one for one in broken if set(one[1].verdicts) != {LATE_GRANT}]
             if broken:
                 finding = usual(broken, len(plays), self._setting.lock)
-                known = evolved(known, findings=(*known.findings, finding))
+                known = evolved(known, findings=_with_usual(finding, known.findings))
                 self._told(as_line(finding))
             news = any(not shown.declared for _, shown in broken)
-            found.append(_common_events(scenario, plays, broken=news))
+            worked = [play for play in plays if _worked(play, scenario)]
+            events_of = worked if len(worked) >= DRY_PLAYS else plays
+            found.append(_common_events(scenario, events_of, broken=news))
             self._told(f"{scenario.name}: {found[-1].why or f'{len(found[-1].events)} events'}")
             self._forget(plays, known)
         return evolved(known, scenarios=(*known.scenarios, *found))
 
     def _dry(self, scenarios: Sequence[Scenario]) -> list[Played]:
-        """So many plays of each without a fault; those that did not work out are played again."""
-        grants = {one.name: one.grants for one in scenarios}
+        """So many plays of each without a fault; those that did not work out are played again, and
+        kept if they show something that is not declared."""
+        named = {one.name: one for one in scenarios}
         left = [Trial(one.name) for one in scenarios for _ in range(DRY_PLAYS)]
         found: list[Played] = []
         for attempt in range(1, PLAYS_MAX + 1):
             plays = self._plays.play_all(left)
-            failed = [p for p in plays if p.unable or p.grants != grants[p.trial.scenario]]
+            failed = [play for play in plays if not _worked(play, named[play.trial.scenario])]
             if attempt == PLAYS_MAX:
                 failed = []
-            found += [play for play in plays if play not in failed]
+            news = self._broken(failed, timed=False)
+            kept = [play for play, shown in news if not shown.declared]
+            found += [play for play in plays if play not in failed or play in kept]
             for play in failed:
-                shutil.rmtree(play.folder, ignore_errors=True)
+                if play not in kept:
+                    shutil.rmtree(play.folder, ignore_errors=True)
             left = [play.trial for play in failed]
         return found
 
@@ -432,6 +442,20 @@ class _Explorer:
             return False
         counts.waits[trial] += 1
         return counts.waits[trial] < PLAYS_MAX
+
+
+def _worked(play: Played, scenario: Scenario) -> bool:
+    """Whether everybody was granted what the script has for them."""
+    return not play.unable and play.grants == scenario.grants
+
+
+def _with_usual(finding: Finding, findings: Sequence[Finding]) -> tuple[Finding, ...]:
+    """With what breaks without a fault, in the place of what an earlier try of the scenario found;
+    others refer to findings by their places."""
+    for place, known in enumerate(findings):
+        if known.scenario == finding.scenario and not known.strikes:
+            return (*findings[:place], finding, *findings[place + 1 :])
+    return (*findings, finding)
 
 
 def _seen(play: Played, met: Played, system: System) -> _Seen:

@@ -17,10 +17,11 @@ from lockbench.explore.judge import (
     MEANS,
     RAISES,
     Shown,
+    Undecided,
     is_declared,
     judged,
 )
-from lockbench.explore.trial import Place, Played, Setting, Trial, struck
+from lockbench.explore.trial import Place, Played, Setting, Trial, place_of, struck
 from lockbench.locks.base import System
 from lockbench.locks.shared.sidecar import raised
 from lockbench.report.messages import sentence
@@ -31,23 +32,34 @@ LIVENESS: Final = frozenset({HANGS, LOST_WAKEUP, "leaked-lock"})
 
 
 def alike(findings: Sequence[Finding], trial: Trial, shown: Shown) -> int | None:
-    """The place of the same: at the same event, and of what is declared also at another one of its
-    kind; of an error that is raised wherever it is. What shows without a fault is no news of a
-    fault, nor what one fault of a pair has shown alone of the pair."""
+    """The place of the same: at the same message, and of what is declared also at another event of
+    its kind; of an error that is raised wherever it is. What is declared and shows without a fault
+    is no news of a fault, nor what one fault of a pair has shown alone of the pair. What is not
+    declared is never the same as what is."""
     for place, known in enumerate(findings):
-        if known.scenario != trial.scenario:
+        if known.scenario != trial.scenario or (known.declared and not shown.declared):
             continue
         if known.verdicts == shown.verdicts == (RAISES,) and raised(known.why) == raised(shown.why):
             return place
         numbered = not (known.declared and shown.declared)
         asked = [_at(s.fault, s.place, numbered=numbered) for s in trial.strikes]
         before = [_at(s.fault, s.place, numbered=numbered) for s in known.strikes]
-        if before == asked and known.verdicts == shown.verdicts:
+        same = before == asked and known.verdicts == shown.verdicts
+        if same and not (numbered and _differ_in_size(known, trial)):
             return place
         alone = trial.pair and len(before) == 1 and before[0] in asked
-        if (alone or not before) and set(shown.verdicts) <= set(known.verdicts):
+        usual = known.declared and not before
+        if (alone or usual) and set(shown.verdicts) <= set(known.verdicts):
             return place
     return None
+
+
+def _differ_in_size(known: Finding, trial: Trial) -> bool:
+    """Whether other messages were struck at the same events."""
+    return not all(
+        place_of(before.place).is_as_large_as(strike.place)
+        for before, strike in zip(known.strikes, trial.strikes, strict=True)
+    )
 
 
 def _at(fault: str, place: Place | EventPlace, *, numbered: bool) -> tuple[str, str, int]:
@@ -131,8 +143,8 @@ def counted(finding: Finding, again: Sequence[Played], setting: Setting) -> Find
     counts: Counter[bool] = Counter()
     for play in [play for play in valid if not play.strayed] or valid:
         shown = judged(play, setting.system)
-        broke = isinstance(shown, Shown) and set(finding.verdicts) <= set(shown.verdicts)
-        counts[broke] += 1
+        if not isinstance(shown, Undecided):
+            counts[shown is not None and set(finding.verdicts) <= set(shown.verdicts)] += 1
     return evolved(
         finding, broke=finding.broke + counts[True], plays=finding.plays + counts.total()
     )

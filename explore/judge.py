@@ -102,7 +102,7 @@ def judged(played: Played, system: System, *, timed: bool = True) -> Shown | Und
         refuted = {name: why for name, why in refuted.items() if name not in OF_PROMISES}
     for name in following(refuted, {*refuted, GENERAL}.intersection(broken)):
         broken.pop(name, None)
-    if _is_late_unstruck(history):
+    if _is_late_unstruck(history, missed=bool(played.missed)):
         broken.pop(LATE_GRANT, None)
     faults = [strike.fault for strike in played.trial.strikes]
     names = told(sorted(broken))
@@ -148,12 +148,13 @@ def _expected(
     return Expected(system, like or (NONE,), exact=False, outlasts=outlasts)
 
 
-def _is_late_unstruck(history: History) -> bool:
-    """Whether every late grant was returned before anything was struck. Until then the play is as
-    one without a fault, in which a lock that is late shows it, too."""
+def _is_late_unstruck(history: History, *, missed: bool) -> bool:
+    """Whether every late grant was returned before anything was struck, or nothing was though it
+    was to be (``missed``). Until then the play is as one without a fault, in which a lock that is
+    late shows it, too."""
     late = late_of(history, rows_of(history, F.ACQUIRE, Type.OK))
     told_ns = history.complete_ns[late].max(initial=0)
-    return bool(late.size and history.faults and told_ns < _struck_ns(history))
+    return bool(late.size and (history.faults or missed) and told_ns < _struck_ns(history))
 
 
 def _struck_ns(history: History) -> int:

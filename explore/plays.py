@@ -26,7 +26,14 @@ from lockbench.clusters.base import Cluster, ClusterError, Recorded, Sharded
 from lockbench.explore.actors import Actors
 from lockbench.explore.asked import LEASE_S, Asked
 from lockbench.explore.faults import BEYOND, ENDS
-from lockbench.explore.servers import APART, Blow, addresses, interchangeable, of_one_quorum
+from lockbench.explore.servers import (
+    APART,
+    Blow,
+    addresses,
+    independent,
+    interchangeable,
+    of_one_quorum,
+)
 from lockbench.explore.stage import Stage
 from lockbench.explore.trial import Played, Setting, Trial, clients_of
 from lockbench.explore.trials import act_of, at_s_of, servers_of
@@ -98,6 +105,7 @@ class Plays:
             what.clients,
             interchangeable=interchangeable(cluster, topology),
             of_one_quorum=of_one_quorum(cluster, topology),
+            independent=independent(cluster, topology),
         )
         self.cluster = cluster
         self.folder = folder

@@ -23,6 +23,8 @@ REPEATS: Final = (5, 5)
 KNOWN: Final = (4, 0)
 KNOWN_TO_HANG: Final = (1, 0)
 
+_Struck = tuple[Trial, tuple[int, ...]]  # and the sizes of the messages, in bytes
+
 
 @dataclass(slots=True)
 class _Asked:
@@ -42,7 +44,7 @@ class Repeats:
         self._lost = lost
         self._scenarios = scenarios
         self._places: set[int] = set()  # of findings that were asked for
-        self._asked: dict[Trial, _Asked] = {}
+        self._asked: dict[_Struck, _Asked] = {}
 
     def wanted(self, findings: Sequence[Finding]) -> tuple[list[Trial], list[Trial]]:
         """What is to be played of the findings that were played once: under one strike at servers,
@@ -51,11 +53,12 @@ class Repeats:
         for place in self._new(findings):
             trial = _trial_of(findings[place])
             self._places.add(place)
-            if trial in self._asked:  # of another finding, which shows in the same plays
-                self._asked[trial].places.append(place)
+            # Of another finding, which shows in the same plays.
+            if (one := self._asked.get(_struck(trial))) is not None:
+                one.places.append(place)
                 continue
             times = _times(findings[place])
-            self._asked[trial] = _Asked(sum(times), [place])
+            self._asked[_struck(trial)] = _Asked(sum(times), [place])
             for trials, n in zip(both, times, strict=True):
                 trials.extend([trial] * n)
         return both
@@ -74,10 +77,10 @@ class Repeats:
     def count(self, plays: Sequence[Played], findings: list[Finding]) -> list[int]:
         """Puts the findings there of which all plays have come now. Their places."""
         for play in plays:
-            self._asked[play.trial].plays.append(play)
-        whole = {trial: one for trial, one in self._asked.items() if len(one.plays) == one.count}
-        for trial, one in whole.items():
-            del self._asked[trial]
+            self._asked[_struck(play.trial)].plays.append(play)
+        whole = {at: one for at, one in self._asked.items() if len(one.plays) == one.count}
+        for at, one in whole.items():
+            del self._asked[at]
             for place in one.places:
                 findings[place] = counted(findings[place], one.plays, self._setting)
             for play in one.plays:
@@ -93,6 +96,11 @@ def _times(finding: Finding) -> tuple[int, int]:
     if finding.known and HANGS in finding.verdicts:
         return KNOWN_TO_HANG
     return KNOWN if finding.declared or finding.known else REPEATS
+
+
+def _struck(trial: Trial) -> _Struck:
+    """At one event there may be messages of different sizes."""
+    return trial, tuple(strike.place.size for strike in trial.strikes)
 
 
 def _trial_of(finding: Finding) -> Trial:

@@ -36,6 +36,7 @@ BEGINS_S: Final = 60.0
 # From the kill until it is started again: clients notice it.
 DOWN_S: Final = 0.2
 ELECTS_S: Final = 15.0
+SERVES_S: Final = 30.0
 POLL_S: Final = 0.05
 JUMPS: Final = 5.0  # how far a clock jumps, in leases
 LED: Final = "leader-changed"
@@ -67,10 +68,16 @@ def quorums(cluster: Cluster) -> Sequence[Sequence[int]]:
     return cluster.quorums if isinstance(cluster, Composed) else [cluster.nodes]
 
 
+def independent(cluster: Cluster, topology: Topology) -> Sequence[int]:
+    """The nodes that know nothing of each other: a lock asks all of them the same."""
+    if isinstance(cluster, Composed):
+        return cluster.independent
+    return () if topology.quorum or topology.fails_over else cluster.nodes
+
+
 def interchangeable(cluster: Cluster, topology: Topology) -> Sequence[int]:
-    """The nodes that know nothing of each other."""
-    apart = not (topology.quorum or topology.fails_over or isinstance(cluster, Composed))
-    return cluster.nodes if apart else ()
+    """The nodes that know nothing of each other, where there are no others."""
+    return () if isinstance(cluster, Composed) else independent(cluster, topology)
 
 
 def of_one_quorum(cluster: Cluster, topology: Topology) -> bool:
@@ -100,8 +107,10 @@ class Blow:
         lease_s: float,
         frozen_s: float,
         gathers_s: float = GATHERS_S,
+        serves_s: float = SERVES_S,
     ) -> None:
-        """``frozen_s``: how long a frozen server stays so."""
+        """``frozen_s``: how long a frozen server stays so. ``serves_s``: how long it may take until
+        all serve again."""
         self._cluster = cluster
         self._nodes = nodes
         self._act = act
@@ -109,6 +118,7 @@ class Blow:
         self._lease_s = lease_s
         self._frozen_s = frozen_s
         self._gathers_s = gathers_s
+        self._serves_s = serves_s
         self._start = threading.Barrier(plays)
         self._arrived: dict[object, int] = {}  # play → the node of its first event
         self._early: set[object] = set()
@@ -227,11 +237,12 @@ class Blow:
             cluster.restart(nodes)
 
     def _await_service(self) -> None:
-        """A server that answers may wait for an election. Whoever plays next tells what lasts."""
-        end = time.monotonic() + ELECTS_S
+        """A server that answers may wait for an election. Raises ClusterError: a lock whose servers
+        do not serve is not late."""
+        end = time.monotonic() + self._serves_s
         while not all(self._cluster.serves(node, 1.0) for node in self._cluster.nodes):
             if time.monotonic() > end:
-                return
+                raise ClusterError(f"the servers did not serve again within {self._serves_s:g} s")
             time.sleep(POLL_S)
 
     def _go_on(self) -> None:

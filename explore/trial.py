@@ -43,6 +43,14 @@ class Place:
         apart = max(SIZES_APART, SIZES_APART_SHARE * self.size)
         return not self.size or other.begins - apart <= self.size <= other.size + apart
 
+    def is_as_large_as(self, other: Place) -> bool:
+        """Whether both may be the same message by their sizes alone."""
+        larger = max(self.size, other.size)
+        apart = abs(self.size - other.size)
+        return not (self.size and other.size) or apart <= max(
+            SIZES_APART, SIZES_APART_SHARE * larger
+        )
+
 
 @dataclass(frozen=True, slots=True)
 class Strike:
@@ -93,7 +101,8 @@ class Setting:
     are alike. ``clients``: as of ``lockbench.explore.asked.Asked``. ``interchangeable``:
     nodes that know nothing of each other. ``of_one_quorum``: a client may ask any of the nodes;
     they are numbered in the order in which the victim connects to them, so that those who choose
-    one by lot have all chosen the same."""
+    one by lot have all chosen the same. ``independent``: nodes that know nothing of each other,
+    beside which there may be those of another system."""
 
     lock: str
     system: System
@@ -104,6 +113,7 @@ class Setting:
     clients: int = 3
     interchangeable: Sequence[int] = ()
     of_one_quorum: bool = False
+    independent: Sequence[int] = ()
 
     @property
     def lease_s(self) -> float:

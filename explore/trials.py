@@ -18,29 +18,32 @@ from typing import Final
 
 from lockbench.clusters.base import Cluster
 from lockbench.explore.faults import FAULTS, OF_MAJORITIES, Act, fitting
-from lockbench.explore.servers import possible, quorums
-from lockbench.explore.trial import Place, Strike, Trial, place_of
+from lockbench.explore.servers import possible
+from lockbench.explore.trial import Place, Strike, Trial, at_event, place_of
 from lockbench.results.documents.exploration import Exploration, ExploredScenario, Tried
+from lockbench.results.errors import BadInput
 
 OF_POLLS: Final = 2  # of polls that are alike, so many at the begin and at the end are struck
 OF_A_POLL: Final = 3  # messages to a node, at most
 
 
-def singles(scenario: ExploredScenario, cluster: Cluster) -> Iterator[Trial]:
-    """Each event with each fault that fits. Where the lock asks all of several nodes, they are
-    alike: those of the first, of the one that makes the majority, and of a majority at once."""
+def singles(
+    scenario: ExploredScenario, cluster: Cluster, independent: Sequence[int]
+) -> Iterator[Trial]:
+    """Each event with each fault that fits. Where the lock asks all of several nodes that are
+    ``independent``, their events are alike: those of the first, of the one that makes the majority,
+    and of a majority at once."""
     every = [place_of(event) for event in scenario.events]
     left_out = polls(every)
     places = [place for place in every if place not in left_out]
     alike, groups, asked_all = set[Place](), list[tuple[Place, ...]](), set[Place]()
-    for part in quorums(cluster):
-        most = len(part) // 2 + 1
-        for round_ in rounds([place for place in every if place.node in part]):
-            asked = [place for place in round_ if place not in left_out]
-            if len(asked) >= most > 1:
-                alike |= {*asked} - {asked[0], asked[most - 1]}
-                groups.append(tuple(asked[:most]))
-                asked_all.update(asked)
+    most = len(independent) // 2 + 1
+    for round_ in rounds([place for place in every if place.node in independent]):
+        asked = [place for place in round_ if place not in left_out]
+        if len(asked) >= most > 1:
+            alike |= {*asked} - {asked[0], asked[most - 1]}
+            groups.append(tuple(asked[:most]))
+            asked_all.update(asked)
     for group in [*((place,) for place in places if place not in alike), *groups]:
         for fault in fitting(group[0].kind):
             if fault.act.startswith("client") and len(group) > 1:
@@ -53,13 +56,17 @@ def singles(scenario: ExploredScenario, cluster: Cluster) -> Iterator[Trial]:
 
 def named(scenario: ExploredScenario, strikes: Sequence[Strike]) -> Trial:
     """What was asked for by name. Where an event is that no play without a fault has, is not
-    known: the first node."""
+    known: the first node. Raises BadInput: servers are struck once, several of them together."""
     there = {(place.kind, place.number): place for place in map(place_of, scenario.events)}
     found = [
         replace(strike, place=there.get((strike.place.kind, strike.place.number), strike.place))
         for strike in strikes
     ]
-    return Trial(scenario.name, tuple(found))
+    trial = Trial(scenario.name, tuple(found))
+    if len(set(nodes_of(trial))) < len(nodes_of(trial)):
+        said = " and ".join(str(at_event(strike)) for strike in strikes)
+        raise BadInput(f"--strike: two of {said} are at the same server, which is struck once")
+    return trial
 
 
 def pairs_of(known: Exploration, cluster: Cluster, *, pruned: bool) -> tuple[list[Trial], int]:

@@ -13,6 +13,7 @@ from typing import Any, cast
 import pytest
 from msgspec.structs import replace as with_
 
+from lockbench.bench.plan import cluster_plan_of, make_case, topology_of
 from lockbench.clusters.base import Cluster
 from lockbench.clusters.registry import topologies
 from lockbench.evidence import explored as maps
@@ -39,10 +40,10 @@ from lockbench.explore.judge import RAISES, Shown
 from lockbench.explore.link import FITTING
 from lockbench.explore.mapped import map_of
 from lockbench.explore.plays import next_sharing
-from lockbench.explore.servers import APART, addresses, interchangeable
+from lockbench.explore.servers import APART, addresses, independent, interchangeable
 from lockbench.explore.several import at_once
 from lockbench.explore.trial import Place, Played, Setting, Strike, Trial, at_event, event_of
-from lockbench.explore.trials import pairs_of, polls, servers_of, singles, standing
+from lockbench.explore.trials import named, pairs_of, polls, servers_of, singles, standing
 from lockbench.locks.registry import find, systems
 from lockbench.report import messages
 from lockbench.results.documents import read, text_of
@@ -93,9 +94,15 @@ class Both(Nodes):
 
 
 def struck_places(nodes: Sequence[int], cluster: int) -> list[list[int]]:
-    """The numbers of the events that are lost, alone or together, of requests to these nodes."""
+    """The numbers of the events that are lost, alone or together, of requests to these nodes, which
+    know nothing of each other."""
+    return lost_in(nodes, Nodes(cluster), Nodes(cluster).nodes)
+
+
+def lost_in(nodes: Sequence[int], cluster: Nodes, independent: Sequence[int]) -> list[list[int]]:
     events = tuple(EventPlace("request", n, node) for n, node in enumerate(nodes, 1))
-    trials = singles(ExploredScenario("free", "", events), cast("Cluster", Nodes(cluster)))
+    about = ExploredScenario("free", "", events)
+    trials = singles(about, cast("Cluster", cluster), independent)
     lost = [trial for trial in trials if trial.strikes[0].fault == "request-lost"]
     return [[strike.place.number for strike in trial.strikes] for trial in lost]
 
@@ -107,13 +114,13 @@ def test_of_a_round_of_requests_the_first_the_deciding_one_and_a_majority_are_st
     assert twice == [[1], [2], [4], [5], [1, 2], [4, 5]]
 
 
-def test_of_two_systems_each_has_a_majority_of_its_own() -> None:
-    events = tuple(EventPlace("request", n, n) for n in range(1, 9))
-    scenario = ExploredScenario("free", "", events)
-    trials = singles(scenario, cast("Cluster", Both()))
-    lost = [trial for trial in trials if trial.strikes[0].fault == "request-lost"]
-    groups = [[strike.place.number for strike in trial.strikes] for trial in lost]
-    assert groups == [[1], [3], [6], [7], [1, 2, 3], [6, 7]]
+def test_of_nodes_that_know_of_each_other_each_event_is_struck_and_none_together() -> None:
+    """What a client asks one of them is not what it asks another."""
+    assert lost_in((1, 2, 3, 1, 2, 3), Nodes(3), ()) == [[n] for n in range(1, 7)]
+
+
+def test_of_two_systems_one_is_asked_as_a_whole() -> None:
+    assert lost_in(range(1, 9), Both(), range(1, 6)) == [[1], [3], [6], [7], [8], [1, 2, 3]]
 
 
 class Elects(Both):
@@ -129,14 +136,14 @@ class Elects(Both):
 
 
 def test_a_majority_of_servers_is_struck_where_one_alone_is_asked() -> None:
-    """Where a lock asks all of them, a majority is struck by its own requests."""
     events = tuple(EventPlace("request", n, node) for n, node in enumerate((1, 6, 7, 8, 2), 1))
-    trials = [*singles(ExploredScenario("free", "", events), cast("Cluster", Elects()))]
+    about = ExploredScenario("free", "", events)
+    trials = [*singles(about, cast("Cluster", Elects()), ())]
     struck = {
         fault: [t.strikes[0].place.number for t in trials if t.strikes[0].fault == fault]
         for fault in ("majority-frozen", "server-frozen")
     }
-    assert struck == {"majority-frozen": [1, 5], "server-frozen": [1, 2, 3, 5, 2]}
+    assert struck == {"majority-frozen": [1, 2, 3, 4, 5], "server-frozen": [1, 2, 3, 4, 5]}
 
 
 def test_nothing_is_tried_behind_a_majority() -> None:
@@ -223,7 +230,7 @@ def test_polls_of_requests_and_of_replies_are_told_apart() -> None:
 def test_what_is_left_out_is_tried_with_no_fault_and_counted() -> None:
     events = tuple(map(event_of, asked_in_turn("request", (30,) * 6)))
     scenario = ExploredScenario("gives-up", "", events)
-    struck = {t.strikes[0].place.number for t in singles(scenario, cast("Cluster", Nodes(1)))}
+    struck = {t.strikes[0].place.number for t in singles(scenario, cast("Cluster", Nodes(1)), (1,))}
     assert struck == {1, 2, 5, 6}
     mapped = map_of(with_(KNOWN, scenarios=(scenario,)))
     assert mapped.polls == 2
@@ -363,6 +370,21 @@ def test_which_servers_know_nothing_of_each_other(topology: str, apart: bool) ->
     assert [*found] == ([*cluster.nodes] if apart else [])
 
 
+@pytest.mark.parametrize(
+    ("topology", "nodes"), [("redlock", range(1, 6)), ("etcd", ()), ("sentinel", ())]
+)
+def test_which_servers_are_asked_the_same(topology: str, nodes: Sequence[int]) -> None:
+    cluster = cast("Cluster", Nodes(5))
+    assert [*independent(cluster, topologies()[topology])] == [*nodes]
+
+
+def test_of_two_systems_the_servers_of_one_are_asked_the_same() -> None:
+    case = make_case("hybrid-redlock-else-zookeeper", "none", seed=0)
+    hybrid = topology_of(case)
+    cluster = hybrid.make(cluster_plan_of(case, "plan", Path()))
+    assert [*independent(cluster, hybrid)] == [1, 2, 3, 4, 5]
+
+
 def test_who_speaks_to_one_node_is_struck_at_each_event() -> None:
     assert struck_places((1, 1, 1), 3) == [[1], [2], [3]]
     assert struck_places((1, 1, 1), 1) == [[1], [2], [3]]
@@ -397,6 +419,34 @@ def test_what_one_fault_of_a_pair_shows_alone_is_no_other_finding() -> None:
     assert alike(known, Trial("free", (first, neither), pair=True), SHOWN) is None
     # At a majority of nodes it is one fault, and no other than itself.
     assert alike(known, Trial("free", (second, second)), SHOWN) is None
+
+
+def test_what_is_not_declared_is_never_the_same_as_what_is() -> None:
+    late = Trial("free", (Strike(Place("request", 3), "late"),))
+    declared = finding("request", 3, declared=True)
+    usual = with_(declared, strikes=())
+    for known in (declared, usual):
+        assert alike([known], late, replace(SHOWN, declared=True)) == 0
+        assert alike([known], late, SHOWN) is None
+    pair = replace(late, strikes=(*late.strikes, Strike(Place("reply", 3), "late")), pair=True)
+    assert alike([declared], pair, SHOWN) is None
+    assert alike([declared], pair, replace(SHOWN, declared=True)) == 0
+
+
+def test_what_showed_where_a_fault_missed_hides_no_fault() -> None:
+    missed = with_(finding("request", 3), strikes=())
+    late = Trial("free", (Strike(Place("request", 3), "late"),))
+    assert alike([missed], late, SHOWN) is None
+    assert alike([missed], replace(late, strikes=()), SHOWN) == 0
+
+
+def test_at_one_event_another_message_is_another_finding() -> None:
+    known = finding("request", 3)
+    (strike,) = known.strikes
+    known = with_(known, strikes=(with_(strike, place=with_(strike.place, size=100)),))
+    for size, same in ((100, 0), (105, 0), (0, 0), (172, None), (37, None)):
+        trial = Trial("free", (Strike(Place("request", 3, size=size), "late"),))
+        assert alike([known], trial, SHOWN) == same
 
 
 def test_an_error_is_one_finding_of_a_script_wherever_it_is_raised() -> None:
@@ -563,6 +613,20 @@ def test_a_strike_is_asked_for_by_name() -> None:
     words = ["reply-lost@reply:2", "late@request:3"]
     what = asked("redis-token", scenarios=["free"], strikes=words)
     assert [str(at_event(strike)) for strike in what.strikes] == words
+
+
+def test_servers_are_struck_once() -> None:
+    """By one strike, that may be at several of them."""
+    frozen = ["server-frozen@request:1", "server-frozen@request:2"]
+    what = asked("redis-token", scenarios=["free"], strikes=frozen)
+    at_nodes = [EventPlace("request", n, n) for n in (1, 2)]
+    trial = named(ExploredScenario("free", "", tuple(at_nodes)), what.strikes)
+    assert [strike.place.node for strike in trial.strikes] == [1, 2]
+    at_one = tuple(with_(place, node=1) for place in at_nodes)
+    with pytest.raises(BadInput, match="at the same server"):
+        named(ExploredScenario("free", "", at_one), what.strikes)
+    with pytest.raises(BadInput, match="server-frozen and server-killed"):
+        asked("redis-token", scenarios=["free"], strikes=[frozen[0], "server-killed@request:3"])
 
 
 @pytest.mark.parametrize(

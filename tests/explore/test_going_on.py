@@ -18,7 +18,7 @@ from lockbench.clusters.base import ClusterError
 from lockbench.explore import explorer, findings
 from lockbench.explore.asked import Asked, asked, begun
 from lockbench.explore.explorer import DRY_PLAYS, MORE_PLAYS, PLAYS_MAX, explore
-from lockbench.explore.judge import LOST_WAKEUP, Shown, judged
+from lockbench.explore.judge import LOST_WAKEUP, Shown, Undecided, judged
 from lockbench.explore.plays import ClusterLost, Plays, last_number
 from lockbench.explore.pool import Pool
 from lockbench.explore.repeats import Repeats
@@ -40,7 +40,8 @@ Came = Callable[[Trial, int], set[str]]  # of a trial that is played for the n-t
 def written(folder: Path, came: set[str]) -> None:
     """A holder from 1 to 2 s. ``double``: another one, from 1.2 to 1.4 s. ``waits``: another one
     asks from 1.5 s on, and is granted the key 3 s after the release. ``late``: the holder's grant
-    comes when its promise is over. A client asks at the end."""
+    comes when its promise is over. ``again``: a second release is confirmed. A client asks at the
+    end."""
     folder.mkdir(parents=True)
     aimed = Object(kind="mutex", role="aimed", lease_ns=LEASE_S * S, slack_ns=S // 10)
     write_meta(folder, {"k": aimed}, wall_minus_monotonic_ns=0)
@@ -52,8 +53,10 @@ def written(folder: Path, came: set[str]) -> None:
         until_ns = int(granted_s * S) + (-S // 10 if "late" in came else LEASE_S * S)
         grant = recorder.invoke(process, F.ACQUIRE, "k", hold=hold, invoke_ns=int(asks_s * S))
         recorder.complete(grant, Type.OK, complete_ns=int(granted_s * S), valid_until_ns=until_ns)
-        release = recorder.invoke(process, F.RELEASE, "k", hold=hold, invoke_ns=int(released_s * S))
-        recorder.complete(release, Type.OK, complete_ns=int(released_s * S) + 1000)
+        for nth in range(2 if "again" in came else 1):
+            asked_ns = int((released_s + 4 * LEASE_S * nth) * S)
+            release = recorder.invoke(process, F.RELEASE, "k", hold=hold, invoke_ns=asked_ns)
+            recorder.complete(release, Type.OK, complete_ns=asked_ns + 1000)
         recorder.close()
 
     holds(0, 1.0, 1.01, 2.0)
@@ -115,7 +118,8 @@ class Told:
             raise ClusterLost([trial, trial], "nobody answers")
         folder = self.folder / f"{len(self.played):06}"
         written(folder, came)
-        play = Played(trial, folder, "k", grants=SCENARIOS[trial.scenario].grants)
+        grants = 0 if "refused" in came else SCENARIOS[trial.scenario].grants
+        play = Played(trial, folder, "k", grants=grants)
         sizes = [SIZE, 2 * SIZE if "longer" in came else SIZE]
         play.places = [Place("request", n, 1, n, size, size) for n, size in enumerate(sizes, 1)]
         play.unable = "it could not" if "unable" in came else APART if "apart" in came else ""
@@ -322,13 +326,67 @@ def test_two_findings_of_one_trial_are_counted_by_the_same_plays(run: Run) -> No
     def came(trial: Trial, time: int) -> set[str]:
         if "late" in faults_of(trial):
             return {"missed", "double"}
-        return {"missed", "late"} if "very-late" in faults_of(trial) else set()
+        return {"missed", "again"} if "very-late" in faults_of(trial) else set()
 
     run.came = came
     findings = run().findings
     assert [one.strikes for one in findings] == [(), ()]
     assert [(one.broke, one.plays) for one in findings] == [(1, 11)] * 2
     assert sum(trial.again for trial in run.plays[-1].played) == 10
+
+
+def test_a_late_grant_where_the_fault_missed_is_told_of_no_lock(run: Run) -> None:
+    """The machine is slow; without a fault it takes several plays to tell."""
+    run.came = lambda trial, _: {"missed", "late"} if "late" in faults_of(trial) else set()
+    assert not run().findings
+
+
+def test_a_replay_that_cannot_be_decided_does_not_count(
+    run: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def undecided(play: Played, system: Any, **how: Any) -> Any:
+        return Undecided("who knows") if play.trial.again else judged(play, system, **how)
+
+    monkeypatch.setattr(findings, "judged", undecided)
+    run.came = lambda trial, _: {"double"} if "late" in faults_of(trial) else set()
+    assert {(one.broke, one.plays) for one in run().findings} == {(1, 1)}
+
+
+def test_what_breaks_without_a_fault_is_seen_where_the_victim_is_refused(run: Run) -> None:
+    """Such a play does not work out, and is played again."""
+
+    def came(trial: Trial, time: int) -> set[str]:
+        return {"double", "refused"} if not trial.strikes and time == 1 else set()
+
+    run.came = came
+    document = run()
+    (found,) = document.findings
+    assert (found.verdicts[0], found.strikes) == ("double-grant", ())
+    assert not document.tried, "nothing can be told of a fault there"
+
+
+def test_who_is_refused_once_without_a_fault_is_played_again(run: Run) -> None:
+    run.came = lambda trial, time: {"refused"} if not trial.strikes and time == 1 else set()
+    document = run()
+    assert document.ended
+    assert document.tried
+    assert not document.findings
+
+
+def test_two_messages_at_one_event_are_played_again_by_themselves(run: Run) -> None:
+    """The first play strikes another message, the second the planned one; both show the same."""
+
+    def came(trial: Trial, time: int) -> set[str]:
+        if "late" not in faults_of(trial) or trial.strikes[0].place.number == 2:
+            return set()
+        stray = trial.strikes[0].place.size < SIZE if trial.again else time == 1
+        return {"strayed", "double"} if stray else {"double"}
+
+    run.came = came
+    found = run().findings
+    assert [one.strikes[0].place.size for one in found] == [SIZE // 3, SIZE]
+    assert [(one.broke, one.plays) for one in found] == [(11, 11)] * 2
+    assert sum(trial.again for trial in run.plays[-1].played) == 20
 
 
 def test_what_struck_another_message_is_played_again_and_counts_in_the_end(run: Run) -> None:
@@ -493,6 +551,40 @@ def test_a_late_grant_without_a_fault_shows_beside_nothing_else(
     run.came = came
     document = run()
     assert any(not finding.strikes for finding in document.findings) == accused
+
+
+def test_what_breaks_without_a_fault_is_one_finding_however_often_it_is_tried(run: Run) -> None:
+    def came(trial: Trial, time: int) -> set[str]:
+        return set() if trial.strikes else {"double", "unable"} if time == 2 else {"double"}
+
+    run.came = came
+    first = run()
+    run(with_(first, scenarios=(with_(first.scenarios[0], worked=False),)))
+    assert [one.strikes for one in run.saved[-1].findings] == [()]
+
+
+def test_one_scenario_of_an_exploration_that_was_interrupted_does_not_end_it(run: Run) -> None:
+    run.what = asked("redis-token", scenarios=["free", "refused"])
+    part = run(until_s=time.monotonic() - 1)
+    assert len(part.scenarios) == 2
+    assert not part.ended
+    every = run.what
+    run.what = asked("redis-token", scenarios=["free"])
+    part = run(part)
+    assert {one.scenario for one in part.tried} == {"free"}
+    assert part.planned > len(part.tried)
+    assert not part.ended
+    run.what = every
+    whole = run(part)
+    assert whole.ended
+    assert whole.planned == len(whole.tried) == part.planned
+
+
+def test_single_faults_of_an_exploration_of_pairs_do_not_end_it(run: Run) -> None:
+    run.what = asked("redis-token", scenarios=["free"], depth=2)
+    part = run(until_s=time.monotonic() - 1)
+    run.what = asked("redis-token", scenarios=["free"])
+    assert not run(part).ended
 
 
 def test_no_time_is_left(run: Run) -> None:

@@ -9,7 +9,7 @@ from typing import cast
 from lockbench.clusters.base import Cluster
 from lockbench.explore.faults import Act
 from lockbench.explore.plays import Later
-from lockbench.explore.servers import APART, ELSEWHERE, Blow, possible
+from lockbench.explore.servers import APART, ELSEWHERE, SERVES_S, Blow, possible
 from tests.eventually import eventually
 
 LIMIT_S = 20.0
@@ -45,7 +45,13 @@ class Pauses:
 
 
 def made_of(
-    cluster: object, nodes: Sequence[int], act: Act, *, plays: int, lease_s: float = LEASE_S
+    cluster: object,
+    nodes: Sequence[int],
+    act: Act,
+    *,
+    plays: int,
+    lease_s: float = LEASE_S,
+    serves_s: float = SERVES_S,
 ) -> Blow:
     cluster = cast("Cluster", cluster)
     long = lease_s == LONG_S
@@ -57,6 +63,7 @@ def made_of(
         lease_s=lease_s,
         frozen_s=0.0 if long else 1.3 * lease_s,
         gathers_s=LONG_S if long else lease_s / 4,
+        serves_s=serves_s,
     )
 
 
@@ -198,6 +205,7 @@ class Elects(Pauses):
 
     nodes = range(1, 9)
     quorums = ((1, 2, 3), (4, 5, 6, 7, 8))
+    independent = quorums[1]
 
     def leader(self) -> int | None:
         return 1
@@ -238,6 +246,17 @@ def test_they_are_whole_when_all_serve_again() -> None:
     cluster.serving.set()
     assert healed.wait(LIMIT_S)
     end(made, thread)
+
+
+def test_a_play_whose_servers_do_not_serve_again_is_none() -> None:
+    cluster = Pauses()
+    cluster.serving.clear()
+    made = made_of(cluster, [2], "server-frozen", plays=1, lease_s=LEASE_S, serves_s=LEASE_S)
+    thread = threading.Thread(target=made.run, daemon=True)
+    thread.start()
+    assert arrive(made, 2) == [""], "it is struck"
+    thread.join(LIMIT_S)
+    assert "did not serve again" in made.failure
 
 
 class Shards:
