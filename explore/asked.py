@@ -13,12 +13,11 @@ from lockbench.explore.scenarios import SCENARIOS, Scenario
 from lockbench.explore.trial import CLIENT_TIMEOUT_S, Place, Strike
 from lockbench.locks.shared.library import library_of
 from lockbench.results.documents import Versions
-from lockbench.results.documents.exploration import Exploration
+from lockbench.results.documents.exploration import CLIENTS, Exploration
 from lockbench.results.errors import BadInput, Unfit
 
 LEASE_S: Final = 2.0
 LONGER_LEASE_S: Final = 3.0  # of a lock that declares a longer one than usual
-CLIENTS: Final = 3  # the victim and two rivals
 
 
 @dataclass(frozen=True)

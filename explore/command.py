@@ -93,6 +93,7 @@ def explore_into(
         raise BadInput(f"{folder} was begun with another Lockbench; begin again with --anew")
     if before is not None and is_complete(before, what):
         told(f"nothing is left to try of {case.lock} on {case.topology}, in {folder}")
+        told("--anew removes it, and begins again")
         return before, folder / page.PAGE
     if anew:
         shutil.rmtree(folder, ignore_errors=True)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from lockbench.explore.asked import CLIENTS
 from lockbench.explore.faults import FAULTS, fitting
 from lockbench.explore.scenarios import SCENARIOS
 from lockbench.explore.trial import place_of
@@ -10,6 +9,7 @@ from lockbench.explore.trials import polls
 from lockbench.locks.registry import systems
 from lockbench.results.documents import Versions
 from lockbench.results.documents.exploration import (
+    CLIENTS,
     KEPT,
     MISSED,
     Exploration,
@@ -26,6 +26,8 @@ def map_of(document: Exploration) -> ExplorationMap:
     return ExplorationMap(
         lock=document.lock,
         topology=document.topology,
+        seed=document.seed,
+        clients=document.clients,
         depth=document.depth,
         lease_s=document.lease_s,
         at=document.at,

@@ -8,7 +8,14 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from lockbench.report.page import asset, rendered
-from lockbench.results.documents.exploration import KEPT, MISSED, ExplorationMap, Finding, Tried
+from lockbench.results.documents.exploration import (
+    CLIENTS,
+    KEPT,
+    MISSED,
+    ExplorationMap,
+    Finding,
+    Tried,
+)
 from lockbench.results.wording import times
 
 
@@ -86,6 +93,8 @@ def again(document: ExplorationMap, finding: Finding) -> str:
     words += ["--scenario", finding.scenario]
     if finding.strikes:
         words += ["--strike", ",".join(map(str, finding.strikes))]
+    words += ["--clients", str(document.clients)] if document.clients != CLIENTS else []
+    words += ["--seed", str(document.seed)] if document.seed else []
     return shlex.join(words)
 
 

@@ -5,7 +5,7 @@ The map is what is kept of an exploration: without the states that plays were le
 
 from __future__ import annotations
 
-from typing import Annotated, Literal
+from typing import Annotated, Final, Literal
 
 from msgspec import Meta, field
 
@@ -22,6 +22,7 @@ from lockbench.results.documents.part import (
 )
 
 Positive = Annotated[int, Meta(ge=1, le=100_000)]
+CLIENTS: Final = 3  # that may want the key at once, unless it is said: the victim and two rivals
 # broke: a finding has it. not reached: its event never came. could not run: the bench's affair.
 Outcome = Literal["kept", "broke", "not reached", "could not run"]
 
@@ -109,7 +110,7 @@ class Exploration(Document, frozen=True, kw_only=True):
     seed: Seed
     depth: Positive
     lease_s: Seconds
-    clients: Positive = 3
+    clients: Positive = CLIENTS
     at: str = ""
     versions: Versions | None = None
     tree: Name | None = None
@@ -152,10 +153,13 @@ class ExplorationMap(Document, frozen=True, kw_only=True):
     many of the events are those of polls like others, and were not struck. ``singles``:
     faults at one event, or at a round of them; ``missed``: of those and of the pairs, how many did
     not come about. ``pairs`` there are, ``pairs_tried`` were tried: the others are like these.
-    ``whole``: of every scenario that fits the lock. ``unjudged``: as of ``Exploration``."""
+    ``whole``: of every scenario that fits the lock. ``seed``, ``clients``, ``unjudged``: as of
+    ``Exploration``."""
 
     lock: Name
     topology: Name
+    seed: Seed = 0
+    clients: Positive = CLIENTS
     depth: Positive
     lease_s: Seconds
     at: str

@@ -102,6 +102,8 @@ def test_the_command_that_plays_it_again_names_lock_script_and_strike() -> None:
         "lockbench explore --lock redis-py --topology redis --scenario free "
         "--strike reply-lost@reply:1"
     )
+    other = map_of(structs.replace(DOCUMENT, clients=2, seed=7))
+    assert messages.again(other, FOUND).endswith("--clients 2 --seed 7")
 
 
 def test_a_finding_has_a_page_and_a_report_and_a_declared_one_only_the_page(

@@ -14,8 +14,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from lockbench.explore.asked import CLIENTS
 from lockbench.explore.judge import DENIED_YET_TAKEN, LOST_WAKEUP, RAISES, RELEASED_YET_KEPT
+from lockbench.results.documents.exploration import CLIENTS
 
 HERE: Final = Path(__file__).parent
 
