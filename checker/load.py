@@ -39,6 +39,17 @@ def find(path: Path) -> list[Path]:
     return found
 
 
+def missing(path: Path) -> list[Path]:
+    """The cases of a run folder that have no recording: their clusters did not start, or were being
+    started when the run was cut off. Raises UnreadableHistory."""
+    if not is_folder(path) or not is_folder(path / "cases", inside=path):
+        return []
+    if is_recording(path) or is_recording(path / "history"):
+        return []
+    cases = [path / "cases" / name for name in names(path / "cases", inside=path)]
+    return [case for case in cases if is_folder(case, inside=path) and not _has_recording(case)]
+
+
 def load(path: Path) -> History:
     """One history: a recording, or a file or pipe that the user named. Raises UnreadableHistory
     with the place of the fault."""
@@ -71,6 +82,10 @@ def _recordings(folder: Path) -> Iterator[Path]:
         yield folder / "history"
     elif is_folder(folder / "cases", inside=folder):
         for name in names(folder / "cases", inside=folder):
-            case = folder / "cases" / name / "history"
-            if is_folder(case, inside=folder) and is_recording(case):
-                yield case
+            case = folder / "cases" / name
+            if _has_recording(case):
+                yield case / "history"
+
+
+def _has_recording(case: Path) -> bool:
+    return is_folder(case / "history", inside=case) and is_recording(case / "history")

@@ -16,13 +16,13 @@ from time import perf_counter
 from lockbench.checker.check import check
 from lockbench.checker.clocks import on_one_clock
 from lockbench.checker.kinds import with_model
-from lockbench.checker.load import find, load
+from lockbench.checker.load import find, load, missing
 from lockbench.checker.verdict import RANK, Report, Verdict, worst
 from lockbench.evidence.memory import available, bounded
 from lockbench.history.columns import History
 from lockbench.history.edn import plain, write_edn
 from lockbench.history.files import BadFile, is_file, read_text
-from lockbench.history.jsonl import write_jsonl
+from lockbench.history.jsonl import read_lines, write_jsonl
 from lockbench.history.lines import UnreadableHistory
 from lockbench.history.machines import BadMerge, merged
 from lockbench.history.text import write_named
@@ -123,9 +123,14 @@ def _histories(file: Path) -> list[_Found]:
         if file == STDIN:
             return [_one(Path("/dev/stdin"), cut=False)]
         running = _is_running(file)
-        return [_one(path, cut=running or _has_no_result(path)) for path in find(file)]
+        there = [_one(path, cut=running or _has_no_result(path)) for path in find(file)]
+        return there + [_Found(str(case), (), _nothing, cut=True) for case in missing(file)]
     except UnreadableHistory as error:
         raise BadInput(str(error)) from error
+
+
+def _nothing() -> History:
+    return read_lines(iter(()), "nothing")
 
 
 def _one(path: Path, *, cut: bool) -> _Found:

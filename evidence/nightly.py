@@ -270,6 +270,7 @@ def run_night(
     try:
         made.extend(filter(None, (_compared(night, asked, console) for asked in compared)))
     finally:
+        night.comparisons = made  # if anything is wrong with what follows, it is told as it was
         night.comparisons = rejudged(made)
 
 
@@ -610,8 +611,10 @@ def main(words: Sequence[str]) -> int:
     try:
         run, code = finish(night, fail_on, given.history, earlier)
         saved = f"saved in {run.path}; trends in {given.history}/trends.html"
-    except (OSError, StoreError) as error:
-        saved = f"the night cannot be kept: {error}"
+    except (Exception, KeyboardInterrupt) as error:  # noqa: BLE001 - 1 would be a broken promise
+        if not isinstance(error, OSError | StoreError):
+            traceback.print_exc()
+        saved = f"the night cannot be kept: {error or type(error).__name__}"
         night.cut_short = "; ".join(filter(None, (night.cut_short, saved)))
         code = code_of(night.endings, fail_on, (), failed=True)
     out.print(f"\n{night.headline}")

@@ -8,6 +8,7 @@ from within two runs of the same thing excluded zero in 31 to 56 of 100 pairs of
 
 from __future__ import annotations
 
+import math
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -33,10 +34,12 @@ from lockbench.results.errors import worst_first
 from lockbench.results.gate import (
     UNDECIDED,
     Cell,
+    Often,
     change_words,
+    finite,
     judged_together,
     metrics_of,
-    value_of,
+    ranked_value,
 )
 from lockbench.results.judgements import NOTHING_DECLARED
 from lockbench.results.statistics import holm, p_more_often
@@ -73,7 +76,9 @@ IDENTITY: Final = (
     "network",
     "clients",
     "keys",
+    "resource",
 )
+UNSAID: Final = {"workload": MUTEX, "resource": "the plain resource"}
 UNITS: Final = {"size": " nodes", "clients": " clients", "keys": " keys"}
 
 
@@ -137,9 +142,10 @@ def _with_cells(made: Comparison, cells: Sequence[Cell]) -> Comparison:
     if words & UNDECIDED:
         endings.add("inconclusive")
     ordered = worst_first(endings)
-    # What was said of verdicts stays; of numbers it is said anew.
-    anew = sentences(ordered, made.changes, cells, {})
-    said = {**anew, **{e: s for e, s in made.sentences.items() if e in {"safety", "bench"}}}
+    # What was said of verdicts and of runs stays; of numbers it is said anew.
+    stays = {e: s for e, s in made.sentences.items() if e in {"safety", "bench", "inconclusive"}}
+    anew = sentences([e for e in ordered if e not in stays], made.changes, cells, {})
+    said = {ending: stays.get(ending) or anew[ending] for ending in ordered}
     return replace(made, endings=ordered, cells=cells, sentences=said)
 
 
@@ -286,7 +292,7 @@ def compare_stored(
     sides = _sides(base, new)
     changes = verdict_changes(sides)
     endings = worst_first(endings_of_verdicts(sides) if sides else {"inconclusive"})
-    cells = [cell for key, pair in sides.items() for cell in _shown(key, pair)]
+    cells = [cell for key, pair in sides.items() for cell in shown(key, pair)]
     notes.append(
         "Stored runs show numbers and gate none: how far two runs of the same thing differ is not "
         "known here. `lockbench regress` judges numbers."
@@ -433,19 +439,33 @@ def _by_key(cases: Sequence[CaseResult], locks: Sequence[str]) -> dict[Key, list
 
 def _said(case: CaseResult, name: str) -> str:
     value = getattr(case, name)
-    return (value or MUTEX) if name == "workload" else f"{value}{UNITS.get(name, '')}"
+    return (value or UNSAID[name]) if name in UNSAID else f"{value}{UNITS.get(name, '')}"
 
 
-def _shown(key: Key, pair: tuple[Sequence[CaseResult], Sequence[CaseResult]]) -> list[Cell]:
+def shown(key: Key, pair: tuple[Sequence[CaseResult], Sequence[CaseResult]]) -> list[Cell]:
+    """The numbers of stored runs of a case, which are no pairs and are not judged."""
     lock, fault = key
     cells = []
     for metric in metrics_of(fault):
-        values = [[v for case in of if (v := value_of(case, metric)) is not None] for of in pair]
-        if not all(values):
+        ranked = [[ranked_value(case, metric) for case in of] for of in pair]
+        values = [[value for value in of if value is not None] for of in ranked]
+        if not any(values):
             continue
-        old, now = (median(of) for of in values)
-        pairs = min(map(len, values))
-        cells.append(Cell(lock, fault, metric, "not judged", pairs, old, now, change=now / old - 1))
+        old, now = (finite(median(of)) if of else None for of in values)
+        cells.append(
+            Cell(
+                lock,
+                fault,
+                metric,
+                "not judged",
+                min(map(len, values)),
+                old,
+                now,
+                change=None if old is None or now is None else now / old - 1,
+                missing=Often.unpaired(*([v is None for v in of] for of in ranked)),
+                never=Often.unpaired(*([v == math.inf for v in of] for of in ranked)),
+            )
+        )
     return cells
 
 

@@ -38,12 +38,14 @@ def worst_first(endings: Iterable[str]) -> tuple[str, ...]:
 
 
 def endings_named(text: str) -> list[str]:
-    """The endings that a list with commas names. Raises BadInput."""
+    """The endings that a list with commas names, at least one. Raises BadInput."""
     known = [ending.word for ending in Ending]
     found = [word.strip() for word in text.split(",") if word.strip()]
     for word in found:
         if word not in known:
             raise BadInput(f"no ending is called {word!r}: they are {', '.join(known)}")
+    if not found:
+        raise BadInput(f"name an ending that fails the job: {', '.join(known)}")
     return found
 
 

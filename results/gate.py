@@ -135,11 +135,13 @@ def value_of(case: CaseResult, metric: str) -> float | None:
 
 @dataclass(frozen=True, slots=True)
 class Often:
-    """In how many of its ``runs`` something happened on each side."""
+    """In how many of its ``runs`` something happened on each side. ``runs_of_base``: where they are
+    no pairs."""
 
     base: int = 0
     new: int = 0
     runs: int = 0
+    runs_of_base: int | None = None
 
     @classmethod
     def of(cls, pairs: Iterable[tuple[bool, bool]]) -> Often:
@@ -147,9 +149,14 @@ class Often:
         both = list(pairs)
         return cls(sum(base for base, _ in both), sum(new for _, new in both), len(both))
 
+    @classmethod
+    def unpaired(cls, base: Sequence[bool], new: Sequence[bool]) -> Often:
+        """Of any number of runs on each side."""
+        return cls(sum(base), sum(new), len(new), len(base))
+
     @property
     def p_new(self) -> float:
-        """That it is no more often on the new side."""
+        """That it is no more often on the new side, of pairs."""
         return p_more_often(self.base, self.runs, self.new, self.runs)
 
     @property
@@ -158,7 +165,8 @@ class Often:
         return min(self.p_new, Often(self.new, self.base, self.runs).p_new) < ALPHA
 
     def __str__(self) -> str:
-        return f"{self.new} of {self.runs} runs, base {self.base} of {self.runs}"
+        of_base = self.runs if self.runs_of_base is None else self.runs_of_base
+        return f"{self.new} of {self.runs} runs, base {self.base} of {of_base}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -194,6 +202,8 @@ class Cell:
             said += f", need n ≥ {self.needed}"
         if self.word == "missing more often":
             said += f" ({self.missing})"
+        if self.word == "not judged" and (self.missing.base or self.missing.new):
+            said += f"; none in {self.missing}"
         if self.never.base or self.never.new:
             said += f"; nobody was granted after the heal in {self.never}"
         return said
@@ -316,7 +326,9 @@ class _Sample:
 
 
 def _sample(lock: str, fault: str, metric: Metric, pairs: Sequence[Pair]) -> _Sample:
-    values = [(_ranked(base, metric.name), _ranked(new, metric.name)) for base, new in pairs]
+    values = [
+        (ranked_value(base, metric.name), ranked_value(new, metric.name)) for base, new in pairs
+    ]
     whole = [(b, n) for b, n in values if b is not None and n is not None]
     known = [(b, n) for b, n in whole if b < math.inf or n < math.inf]
     return _Sample(
@@ -330,8 +342,8 @@ def _sample(lock: str, fault: str, metric: Metric, pairs: Sequence[Pair]) -> _Sa
     )
 
 
-def _ranked(case: CaseResult, metric: str) -> float | None:
-    """The number, infinite where nobody was granted after the heal."""
+def ranked_value(case: CaseResult, metric: str) -> float | None:
+    """As ``value_of``, but infinite where nobody was granted after the heal."""
     if metric == "recovery" and has_numbers(case) and case.unrecovered_seconds is not None:
         return math.inf
     return value_of(case, metric)
@@ -378,8 +390,8 @@ def _cell(
     return replace(
         none,
         word=word,
-        base=_finite(base),
-        new=_finite(new),
+        base=finite(base),
+        new=finite(new),
         change=effect.ratio - 1,
         low=None if effect.low is None else effect.low - 1,
         high=None if effect.high is None else effect.high - 1,
@@ -399,10 +411,11 @@ def _times_worse(effect: Effect, metric: Metric) -> float:
 
 
 def _percent(change: float | None) -> float | None:
-    return None if change is None else _finite(100 * change)
+    return None if change is None else finite(100 * change)
 
 
-def _finite(value: float) -> float | None:
+def finite(value: float) -> float | None:
+    """None where it is not."""
     return value if math.isfinite(value) else None
 
 

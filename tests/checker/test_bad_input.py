@@ -157,6 +157,21 @@ def test_a_run_that_was_cut_off_is_not_valid(
     assert said.count("cut off") == 2
 
 
+def test_a_case_of_a_run_without_a_recording_is_unknown(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Its cluster did not start, whether the bench lived to say so or not."""
+    run = tmp_path / "run"
+    recording(run / "cases" / "done" / "history")
+    (run / "cases" / "done" / "case.json").write_text("{}")
+    assert judge(run) == 0
+    (run / "cases" / "none").mkdir()
+    assert judge(run) == 2
+    (run / "cases" / "none" / "case.json").write_text("{}")
+    assert judge(run) == 2
+    assert judge(run / "cases" / "done") == 0
+
+
 def test_a_recording_says_itself_that_it_was_cut_off(tmp_path: Path) -> None:
     folder = recording(tmp_path / "recording")
     for ended, code in ((False, 2), (None, 0)):

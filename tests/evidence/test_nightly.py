@@ -719,6 +719,23 @@ def test_two_nights_do_not_write_the_history_at_once(tmp_path: Path) -> None:
     assert {path.name for path in tmp_path.iterdir()} == {NIGHTS, "trends.html"}
 
 
+@pytest.mark.parametrize("error", [ValueError("no such cell"), KeyboardInterrupt()])
+def test_a_crash_while_a_night_is_kept_is_no_broken_promise(
+    night: Any,
+    error: BaseException,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    night(lambda *_: "ok")
+
+    def page(*_: Any, **__: Any) -> str:
+        raise error
+
+    monkeypatch.setattr(nightly, "finish", page)
+    assert nightly.main([]) == Ending.BENCH.code
+    assert "the night cannot be kept" in capsys.readouterr().err
+
+
 @pytest.mark.parametrize(("ending", "code"), [("ok", 255), ("safety", 1)])
 def test_a_night_without_room_for_its_folder_has_its_line_and_its_code(
     night: Any,

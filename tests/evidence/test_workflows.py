@@ -204,6 +204,18 @@ def test_a_pull_request_is_measured_where_a_lock_or_an_image_changed(
     assert (clone / "changed.txt").read_text().split() == [path]
 
 
+def test_a_pull_request_whose_locks_cannot_be_found_out_fails(tmp_path: Path) -> None:
+    for name in ("git", "make"):
+        program(tmp_path, name, "exit 0\n")
+    python = tmp_path / ".venv" / "bin" / "python"
+    python.parent.mkdir(parents=True)
+    (tmp_path / "base").symlink_to(tmp_path)
+    for code, crashes in ((0, ""), (1, "case $* in *touched*) exit 1;; esac\n")):
+        python.write_text(f"#!/bin/sh\n{crashes}echo etcd\n")
+        python.chmod(0o755)
+        assert played(PULL_REQUEST, "set up both sides", tmp_path, BASE="x").returncode == code
+
+
 def test_the_action_hands_its_inputs_on_and_says_how_it_ended(tmp_path: Path) -> None:
     python = tmp_path / "action" / ".venv" / "bin"
     python.mkdir(parents=True)

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import json
 import xml.etree.ElementTree as ET
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import asdict, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import pytest
 from rich.console import Console
@@ -23,7 +23,13 @@ from lockbench.results.comparison import (
     compare_stored,
     differences,
 )
-from lockbench.results.documents import Results, VerdictChange, Versions, VersionsSide
+from lockbench.results.documents import (
+    CaseResult,
+    Results,
+    VerdictChange,
+    Versions,
+    VersionsSide,
+)
 from lockbench.results.errors import BadInput, endings_named, exit_code, worst_first
 from lockbench.results.gate import Cell
 from lockbench.results.judgements import (
@@ -173,6 +179,32 @@ def test_a_break_that_nobody_declared_is_worse_and_not_called_expected_to_hold(m
     both, _ = compared(*(make(name, twice=True, case=silent) for name in "cd"))
     assert "in base too (broke, undeclared)" in both.headline
     assert "expected" not in both.headline
+
+
+def test_who_never_recovers_is_no_number_that_is_left_out() -> None:
+    def recovers(after_s: float | None) -> CaseResult:
+        never: Any = {"unrecovered_seconds": 9.0}
+        never = never if after_s is None else {"recovery_seconds": after_s}
+        return cast("CaseResult", typed(case(fault="kill", **never)))
+
+    def told(base: Sequence[float | None], new: Sequence[float | None]) -> Cell:
+        sides = ([recovers(s) for s in base], [recovers(s) for s in new])
+        (cell,) = [c for c in comparison.shown(("etcd", "kill"), sides) if c.metric == "recovery"]
+        return cell
+
+    some = told([2.0] * 3, [None, None, 2.0, None])
+    assert (some.base, some.new, some.change) == (2.0, None, None)
+    assert some.words == (
+        "not judged; nobody was granted after the heal in 3 of 4 runs, base 0 of 3"
+    )
+    assert told([2.0], [None]).new is None
+    assert told([2.0], [3.0]).change == 0.5
+
+
+def test_the_same_lock_with_and_without_a_store_is_two_experiments(make: Make) -> None:
+    guarded = make("b", case={"resource": "postgres:guard=fence"})
+    _, differs = compared(make("a"), guarded)
+    assert any("resource" in sentence for sentence in differs)
 
 
 def test_the_same_twice_is_ok(make: Make) -> None:
@@ -584,6 +616,21 @@ def test_what_breaks_more_often_is_told_with_both_and_fails_in_ci() -> None:
     assert again.endings == ("regression", "inconclusive")
 
 
+def test_numbers_that_are_corrected_once_more_change_nothing_that_was_said_of_runs() -> None:
+    """The runs are not known there any more."""
+    barely = Cell("etcd", "none", "throughput", "worse", 20, 2.0, 1.0, -0.5, p_worse=0.5)
+    said = {
+        "safety": "Safety: two held it",
+        "regression": "Slower: etcd",
+        "bench": "The bench failed: no room",
+        "inconclusive": "Inconclusive: etcd under kill: a verdict is unknown",
+    }
+    made = Comparison("regress", "a", "b", [*said], said, [], [barely])
+    (again,) = comparison.rejudged([made])
+    assert again.endings == ("safety", "bench", "inconclusive")
+    assert again.sentences == {e: s for e, s in said.items() if e != "regression"}
+
+
 def test_what_is_no_longer_decided_is_never_green() -> None:
     unknown = case("unknown", ending="inconclusive")
     sides = {("etcd", "none"): ([case()], [unknown])}
@@ -633,6 +680,12 @@ def test_whatever_is_to_fail_fails_whatever_else_there_is(
     endings: str, fail_on: str, code: int
 ) -> None:
     assert exit_code(endings.split(), endings_named(fail_on)) == code
+
+
+def test_a_gate_that_nothing_fails_is_none() -> None:
+    for nothing in ("", " , "):
+        with pytest.raises(BadInput, match="name an ending"):
+            endings_named(nothing)
 
 
 def test_two_stored_runs_have_no_interval(make: Make) -> None:
