@@ -29,8 +29,9 @@ else:
     native = lazy("pg8000.native")
 
 LOCK_NOT_AVAILABLE = "55P03"
-# Errors with which the server ends the session: shutdown, crash, too slow in a transaction.
-SESSION_ENDS = ("57P", "25P03")
+# Errors with which the server, or a pooler before it, ends the session: shutdown, crash, a
+# connection that broke, too slow in a transaction.
+SESSION_ENDS = ("57P", "08", "25P03")
 
 
 class Session:
@@ -97,8 +98,10 @@ class Session:
             return True
         now_ns = time.monotonic_ns()
         try:
-            # The last words of a server that ends a session are an error (E); the end comes next.
-            if self._peek.recv(1, socket.MSG_PEEK) in {b"", b"E"}:
+            # The last words of a server that ends a session are an error (E), or a warning (N, as
+            # after a crash: quickdie in postgres.c); the end comes next. No other is sent to a
+            # session that asks nothing.
+            if self._peek.recv(1, socket.MSG_PEEK) in {b"", b"E", b"N"}:
                 return True
         except BlockingIOError:  # it has said nothing
             pass

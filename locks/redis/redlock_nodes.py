@@ -167,6 +167,9 @@ class Node:
         self._reader.feed(data)
         try:
             while (answer := self._reader.gets()) is not False:
+                if not self.ready and isinstance(answer, hiredis.ReplyError):
+                    self.fail()  # it loads its data, and has no scripts yet
+                    return
                 self._owed.popleft().answers[self.number] = answer
         except (hiredis.ProtocolError, IndexError):  # nonsense, or more answers than questions
             self.fail()

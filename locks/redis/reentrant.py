@@ -16,7 +16,7 @@ Errors mean what ``lockbench.locks.redis.recipe`` says for scripts.
 from __future__ import annotations
 
 from lockbench.locks.bare import KEY, TOKEN, TTL_MS, Bare
-from lockbench.locks.base import Acquired, Freed, Hold, Unknown, new_hold_id, token_of
+from lockbench.locks.base import Acquired, Extended, Freed, Hold, Unknown, new_hold_id, token_of
 from lockbench.locks.redis import token as redis_token
 from lockbench.locks.redis.link import Script
 from lockbench.locks.redis.recipe import SCRIPT_OUTCOMES, Taken
@@ -48,7 +48,8 @@ return 1
 
 
 class RedisReentrant(RedisToken):
-    """One client of the lock, and one owner."""
+    """One client of the lock, and one owner; another one after an outcome that is unknown, as whose
+    depth may be another one than it counts."""
 
     by_script = True
     _owner = ""  # drawn when it is needed
@@ -64,6 +65,13 @@ class RedisReentrant(RedisToken):
     def release(self, hold: Hold) -> Freed:
         """Gives one of the holds back."""
         answer = super().release(hold)
+        if isinstance(answer, Unknown):
+            self._owner = ""
+        return answer
+
+    def extend(self, hold: Hold, ttl_s: float) -> Extended:
+        """Lets all holds live on."""
+        answer = super().extend(hold, ttl_s)
         if isinstance(answer, Unknown):
             self._owner = ""
         return answer

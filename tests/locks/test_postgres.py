@@ -33,7 +33,7 @@ from lockbench.locks.postgres import advisory as postgres_advisory
 from lockbench.locks.postgres import advisory_xact as postgres_advisory_xact
 from lockbench.locks.postgres import for_update as postgres_for_update
 from lockbench.locks.postgres.recipe import PostgresRecipe
-from lockbench.locks.postgres.session import Session
+from lockbench.locks.postgres.session import Broken, Session
 from lockbench.locks.shared.sessions import Watch
 from tests.eventually import eventually
 from tests.locks.asking import PATIENT_S, Told, granted, said, take
@@ -64,6 +64,7 @@ Action = Error | Failure
 
 LOCKED = Error("55P03")
 TERMINATED = Error("57P01", ends=True)
+CRASHED = Error("08P01", ends=True)  # as PgBouncer says it
 FULL = Error("53300", ends=True)
 OUT_OF_MEMORY = Error("53200")
 
@@ -292,6 +293,30 @@ def test_a_release_that_finds_the_session_gone_reports_the_loss(
         eventually(hold.handle.gone)
         assert isinstance(lock.release(hold), NotHeld)
         assert told.losses == [hold]
+
+
+def test_what_a_connection_did_that_broke_behind_a_pooler_is_not_known(
+    server: FakePostgres,
+) -> None:
+    with closing(Session([server.address], timeout_s=PATIENT_S)) as session:
+        server.on("SELECT 7", CRASHED)
+        with pytest.raises(Broken):
+            session.ask("SELECT 7")
+
+
+@each_system
+def test_a_session_that_ends_with_a_warning_is_gone(
+    server: FakePostgres, system: System, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As of a server that was stopped at once, or of which another process has crashed."""
+    monkeypatch.setattr(Watch, "_look", lambda _: None)
+    with closing(connect(system, server.address)) as lock:
+        hold = granted(lock).hold
+        warning = _message(b"N", b"SWARNING\0C57P02\0Mterminating connection\0\0")
+        for connection in server.connections:
+            connection.sendall(warning)
+        server.hang_up()
+        eventually(hold.handle.gone)
 
 
 @each_system

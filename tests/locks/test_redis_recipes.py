@@ -211,6 +211,16 @@ def test_after_an_unknown_outcome_the_owner_is_another(bench: Bench) -> None:
     assert isinstance(bench.take(lock), Denied)
 
 
+def test_after_an_extend_of_unknown_outcome_the_owner_is_another(bench: Bench) -> None:
+    relay = bench.relay()
+    lock = bench.client("redis-reentrant", at=relay.address)
+    assert isinstance(lock, Extendable)
+    hold = bench.granted(lock).hold
+    relay.on("EVALSHA", Close())
+    assert isinstance(lock.extend(hold, 5.0), Unknown)
+    assert isinstance(bench.take(lock), Denied)
+
+
 def test_the_queue_is_served_in_order(bench: Bench) -> None:
     holder = bench.client("redis-fair")
     grant = bench.granted(holder)

@@ -173,6 +173,22 @@ def test_what_a_broken_connection_may_have_taken_is_deleted_on_the_next(servers:
         assert isinstance(take(lock, PATIENT_S), Granted)
 
 
+def test_a_node_that_loads_its_data_is_asked_when_it_has_the_scripts(servers: Servers) -> None:
+    """Redis serves who connects meanwhile, and takes no script."""
+    servers[0].on("SCRIPT", Reply(b"-LOADING Redis is loading the dataset in memory\r\n"))
+    addresses = [server.address for server in servers]
+    lock = Redlock(addresses, timeout_s=PATIENT_S, ttl_s=TTL_S, observer=NoObserver())
+    with closing(lock):
+
+        def ready() -> bool:
+            lock._nodes.ask(Question("PING"), set(range(5)), lambda _: False, SHORT_S)
+            return all(node.ready for node in lock._nodes.nodes)
+
+        eventually(ready)
+        greetings = [[each[0] for each in server.log].count(b"SCRIPT") for server in servers]
+        assert greetings[0] > greetings[1] == greetings[2]
+
+
 def test_a_partial_grant_is_released_everywhere(servers: Servers) -> None:
     with connected(servers) as lock:
         occupy(servers, MAJORITY)
