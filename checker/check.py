@@ -7,6 +7,9 @@ from contextlib import suppress
 from dataclasses import replace
 from functools import cache
 from time import perf_counter
+from typing import Final
+
+import numpy as np
 
 from lockbench.checker.analysis import Analysis
 from lockbench.checker.exclusion import double_grant, late_grant
@@ -31,6 +34,9 @@ from lockbench.checker.witness import Witness
 from lockbench.history.columns import History
 from lockbench.history.op import F, Type
 
+# What an answer ok confirms; the others are told by the bench or by whoever holds.
+SHOWS: Final = frozenset(F) - {F.LOST, F.DEATH, F.QUIET, F.QUEUED}
+
 
 def check(history: History, *, only: Collection[str] | None = None) -> Report:
     """Every verdict that applies, or those named in ``only`` and no measurements. One that crashed
@@ -40,7 +46,7 @@ def check(history: History, *, only: Collection[str] | None = None) -> Report:
     of a recording is missing, what that cannot have caused (``lockbench.checker.missing``)."""
     if history.missing:
         whole = replace(history, missing=())
-        return without_missing(check(whole, only=only), history.missing)
+        return without_missing(check(whole, only=only), history)
     if history.machine is not None:
         return check_machines(history, lambda h, o: check(h, only=o), only)
     report = _check(history, only)
@@ -105,7 +111,20 @@ def _check(history: History, only: Collection[str] | None) -> Report:
             measured |= fencing
     grants = len(rows_of(history, F.ACQUIRE, Type.OK))
     seconds = {"check": perf_counter() - began}
-    return Report(len(history), grants, verdicts, measured, seconds, history.ended is False)
+    return Report(
+        len(history),
+        grants,
+        verdicts,
+        measured,
+        seconds,
+        cut=history.ended is False,
+        confirmed=_anything_confirmed(history),
+    )
+
+
+def _anything_confirmed(history: History) -> bool:
+    """Whether anything that was asked for or done was answered ok."""
+    return bool(np.any(np.isin(history.f[history.type == Type.OK], [*map(int, SHOWS)])))
 
 
 def attempt(name: str, ask: Callable[[], Verdict | None]) -> Verdict | None:

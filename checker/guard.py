@@ -209,7 +209,7 @@ class Guard:
             if row is None:
                 continue
             done_ns = int(history.complete_ns[row])
-            if done_ns != NULL and done_ns + history.epsilon_ns < last_ns:
+            if done_ns != NULL and done_ns + 2 * history.epsilon_ns < last_ns:
                 yield Difference(
                     f"put {self._analysis.name(row)}'s write of {one.key} behind one that was "
                     "begun after it had been confirmed",
@@ -250,7 +250,7 @@ class Guard:
                 (int(history.invoke_ns[row]), INT_MAX if fence == NULL else fence, made)
             )
         for row in self.writes[self.refused()].tolist():
-            until_ns = int(history.complete_ns[row]) + history.epsilon_ns
+            until_ns = int(history.complete_ns[row]) + 2 * history.epsilon_ns
             fence, read = int(history.fence[row]), int(history.version[row])
             before = [one for one in reasons[int(history.key[row])] if one[0] <= until_ns]
             if rule == "newer":

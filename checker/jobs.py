@@ -255,15 +255,13 @@ def rate_exceeded(analysis: Analysis, keys: Bools) -> Verdict | None:
         if limit.bound is None or limit.window_ns is None:
             return Verdict("unknown", f"{history.keys[key]} has no bound, or no window")
         mine = places[key]
-        window_end = begun[mine] + limit.window_ns
-        within = np.searchsorted(at[mine], window_end) - np.arange(len(mine))
-        most = int(within.max())
+        counted = _certainly_within(begun[mine], at[mine], limit.window_ns)
+        most = len(counted)
         before = np.searchsorted(at[mine], begun[mine])
         possible = np.searchsorted(np.sort(begun[mine]), at[mine] + limit.window_ns) - before
         unsure = max(unsure, int(possible.max()) - limit.bound)
         if most > limit.bound and (worst is None or most > worst[0]):
-            first = int(np.argmax(within))
-            worst = (most, rows[mine[first : first + most]], limit.bound, limit.window_ns)
+            worst = (most, rows[mine[counted]], limit.bound, limit.window_ns)
     if worst is None and unsure > 0:
         return Verdict(
             "unknown", "when calls were applied decides whether a window is above its bound"
@@ -277,6 +275,19 @@ def rate_exceeded(analysis: Analysis, keys: Bools) -> Verdict | None:
         f"s on, where {bound} are allowed"
     )
     return _invalid(analysis, reason, calls[-EVIDENCE_MAX:])
+
+
+def _certainly_within(begun: Ints, at: Ints, window_ns: int) -> Rows:
+    """Of calls in the order of ``at``, the most that were applied in one window whenever each was,
+    from ``begun`` to ``at``: those that began no earlier than one of them, and ended within."""
+    if np.array_equal(begun, at):
+        within = np.searchsorted(at, at + window_ns) - np.arange(len(at))
+        first = int(np.argmax(within))
+        return np.arange(first, first + int(within[first]))
+    found = (
+        np.flatnonzero((begun >= begin) & (at < begin + window_ns)) for begin in np.unique(begun)
+    )
+    return max(found, key=len)
 
 
 def over_capacity(analysis: Analysis, keys: Bools) -> Verdict | None:

@@ -32,7 +32,7 @@ from lockbench.checker.kinds import OWNERLESS, keys_of
 from lockbench.checker.rows import FOREVER, Rows, rows_of
 from lockbench.checker.verdict import Verdict
 from lockbench.checker.words import clock, during, faults_on, many, operation
-from lockbench.history.columns import History
+from lockbench.history.columns import History, Ints
 from lockbench.history.op import NULL, F, Type
 
 # What a refusal begins with that says: somebody else has it.
@@ -142,9 +142,11 @@ class _Asked:
         )
         named = history.object_of(history.keys[key])
         lease_ns = max(named.lease_ns or 0, self._lease_ns)
-        due_ns = free_ns + lease_ns + (named.slack_ns or 0)
+        width_ns = 2 * history.epsilon_ns
+        due_ns = free_ns + lease_ns + (named.slack_ns or 0) + width_ns
         refused = attempts[(history.type[attempts] == Type.FAIL) & self._taken(attempts)]
         late = refused[history.invoke_ns[refused] >= due_ns]
+        late = late[self._held_during(key, late) < permits_of(history, key)]
         if free_ns < FOREVER and len(late):
             served = self._served(key, due_ns)
             if served is None:
@@ -178,9 +180,17 @@ class _Asked:
                 continue
             release = int(held.release[i])
             done = int(history.complete_ns[release]) if release >= 0 else NULL
-            ends.append(int(held.end[i]) if done == NULL else done)
+            end = int(held.end[i])
+            shrunk = 2 * history.epsilon_ns if end < FOREVER else 0
+            ends.append(end + shrunk if done == NULL else done)
             rows.append(release if release >= 0 else int(held.row[i]))
         return ends, rows
+
+    def _held_during(self, key: int, rows: Rows) -> Ints:
+        """How many holds of the key may have been there during each of these."""
+        history, held, width = self._history, self._analysis.promises, self._history.epsilon_ns
+        first, last = history.invoke_ns[rows] - width, history.complete_ns[rows] + width
+        return held.during(self._holds[key], first, last)
 
     def _taken(self, rows: Rows) -> np.ndarray:
         """Which of these were told that somebody else has it."""

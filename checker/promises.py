@@ -67,6 +67,7 @@ class Promises:
     release: Rows
     end: Ints
     outer: Bools
+    outermost: Rows
 
     def __len__(self) -> int:
         return len(self.row)
@@ -270,11 +271,15 @@ def _unlink(history: History, acquire: Rows, vague_ns: Ints, rows: Rows) -> None
 
 
 def _owner_and_key(history: History) -> Ints:
-    process = owners(history)
+    return _with_key(history, owners(history))
+
+
+def _with_key(history: History, names: Ints) -> Ints:
+    """A number for each name and key of the rows."""
     keys = max(1, len(history.keys))
-    if len(process) and (process.min() < 0 or int(process.max()) >= FOREVER // keys):
-        process = np.unique(process, return_inverse=True)[1].astype(np.int64)
-    return process * keys + history.key if keys > 1 else process
+    if len(names) and (names.min() < 0 or int(names.max()) >= FOREVER // keys):
+        names = np.unique(names, return_inverse=True)[1].astype(np.int64)
+    return names * keys + history.key if keys > 1 else names
 
 
 def _link_within(
@@ -319,18 +324,20 @@ def promises(history: History, links: Links) -> Promises:
     release = _first_release(history, links)[row]
     owner = owners(history)[row]
     outer, vague_ns = np.ones(len(row), np.bool_), links.vague_ns[row]
+    outermost = np.arange(len(row))
     reentrant = keys_of(history, REENTRANT)
     if np.any(reentrant):
         from lockbench.checker.reentrant import fold
 
         lease, lost = lease.copy(), lost.copy()
-        fold(history, links, reentrant[key], row, (lease, lost, release, outer, vague_ns))
+        columns = (lease, lost, release, outer, vague_ns, outermost)
+        fold(history, links, reentrant[key], row, columns)
     end = np.minimum(np.minimum(lease, lost), vague_ns)
     ended = release >= 0
     end[ended] = np.minimum(end[ended], history.invoke_ns[release[ended]])
     limited = end < FOREVER
     end[limited] -= history.epsilon_ns
-    return Promises(row, key, owner, start, lease, lost, release, end, outer)
+    return Promises(row, key, owner, start, lease, lost, release, end, outer, outermost)
 
 
 def promised_ends(history: History, links: Links, acquires: Rows) -> Ints:
@@ -407,8 +414,10 @@ def losses(history: History, links: Links, row: Rows) -> Ints:
     whole = (history.hold[told] == NULL) | keys_of(history, REENTRANT)[history.key[told]]
     _first_after(history, told[whole], row, _owner_and_key(history), lost)
     if has_values(history.hold):
-        named = np.sort(np.concatenate([told, deaths]))
-        _first_after(history, named[history.hold[named] != NULL], row, history.hold, lost)
+        named, dead = told[history.hold[told] != NULL], deaths[history.hold[deaths] != NULL]
+        _first_after(history, dead, row, history.hold, lost)
+        if len(named):  # one name may stand for holds of several keys
+            _first_after(history, named, row, _with_key(history, history.hold), lost)
     return lost
 
 

@@ -34,11 +34,11 @@ def fold(
     links: Links,
     chosen: NDArray[np.bool_],
     row: Rows,
-    columns: tuple[Ints, Ints, Rows, NDArray[np.bool_], Ints],
+    columns: tuple[Ints, Ints, Rows, NDArray[np.bool_], Ints, Rows],
 ) -> None:
-    """Changes the columns (lease, lost, release, outer, vague_ns) of the ``chosen`` grants in
-    place."""
-    lease, lost, release, outer, vague_ns = columns
+    """Changes the columns (lease, lost, release, outer, vague_ns, outermost) of the ``chosen``
+    grants in place."""
+    lease, lost, release, outer, vague_ns, outermost = columns
     release[chosen] = -1
     width = 2 * history.epsilon_ns
     keys = np.unique(history.key[row[chosen]])
@@ -84,7 +84,7 @@ def fold(
                     to_come[who] = sorted(left)[1:] if known else left
                 continue
             held.levels += 1
-            outer[i] = False
+            outer[i], outermost[i] = False, held.outer
             if ends[i] < FOREVER:
                 ends[held.outer] = renewed
             held.told_ns = max(held.told_ns, done[at])

@@ -294,14 +294,15 @@ class Releases:
         """The grant that somebody else was promised during all of an operation."""
         history, promises = self._analysis.history, self._analysis.promises
         line = self._timeline(int(history.key[row]))
-        at = int(np.searchsorted(line.start, history.invoke_ns[row], side="right")) - 1
+        invoked, done = history.invoke_ns[row] - self._epsilon, history.complete_ns[row]
+        at = int(np.searchsorted(line.start, invoked, side="right")) - 1
         if at < 0:
             return None
         mine = int(self._grant_of[self._links.acquire[row]])
         # The one that lasts longest: of an overlapping crowd, any will do.
         candidates = [int(line.longest[at]), *line.grants[max(0, at - CROWD) : at + 1].tolist()]
         for holder in candidates:
-            if holder != mine and promises.end[holder] >= history.complete_ns[row]:
+            if holder != mine and promises.end[holder] >= done + self._epsilon:
                 return int(holder)
         return None
 

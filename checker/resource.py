@@ -75,6 +75,8 @@ def uses_in(analysis: Analysis, row: Rows) -> Uses:
     would have been, had it been applied when it was asked for."""
     history, promises = analysis.history, analysis.promises
     index = analysis.grant_of[analysis.links.acquire[row]]
+    # What is done under an inner level is over with the outermost one.
+    index[index >= 0] = promises.outermost[index[index >= 0]]
     stale = np.zeros(len(row), np.bool_)
     later = np.full(len(row), -1, np.intp)
     known = np.flatnonzero(index >= 0)

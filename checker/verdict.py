@@ -44,7 +44,7 @@ class Verdict:
 class Report:
     """Everything the checker has to say about one history. ``seconds`` maps ``read`` and ``check``
     to the time they took. ``cut``: the recording ends before its load does, so what is valid so far
-    is unknown."""
+    is unknown. ``confirmed``: anything was answered ok; else nothing is shown."""
 
     operations: int
     grants: int
@@ -52,11 +52,12 @@ class Report:
     measurements: Mapping[str, object] = field(default_factory=dict)
     seconds: Mapping[str, float] = field(default_factory=dict)
     cut: bool = False
+    confirmed: bool = True
 
     @property
     def result(self) -> Result:
         results = [verdict.result for verdict in self.verdicts.values()]
-        return worst([*results, "unknown"] if self.cut else results)
+        return worst([*results, "unknown"] if self.cut or not self.confirmed else results)
 
     def to_json(self) -> dict[str, object]:
         """The object that ``lockbench check --json`` prints."""

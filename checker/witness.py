@@ -251,11 +251,26 @@ class Witness:
         assert mine.ended is not None
         if self._by(mine.log, mine.ended) <= begin:
             return self._confirmed(f"the entry of {a} was gone at #{mine.ended}, before {asked} s")
-        if self._not_before(mine.log, mine.ended) > begin and mine.how == "deleted":
+        there_at = self._not_before(mine.log, mine.ended)
+        earlier = self._confirmed_before(release)
+        if earlier is not None and there_at > history.complete_ns[earlier]:
+            return self._confirmed(
+                f"the entry of {a} was deleted at #{mine.ended}, after its first release had been "
+                "confirmed"
+            )
+        if there_at > begin and mine.how == "deleted":
             return self._contradicted(
                 f"the entry of {a} still stood at {asked} s and was deleted later, at #{mine.ended}"
             )
         return self.undecided(f"whether the entry of {a} was gone by {asked} s is not known")
+
+    def _confirmed_before(self, release: int) -> int | None:
+        """A release of the same hold that was answered ok before this one was asked for."""
+        history, links = self._analysis.history, self._links
+        rows = rows_of(history, F.RELEASE, Type.OK)
+        rows = rows[links.acquire[rows] == links.acquire[release]]
+        rows = rows[history.complete_ns[rows] < history.invoke_ns[release]]
+        return int(rows[0]) if len(rows) else None
 
     def fence_order(self, first: int, second: int) -> Word:
         """Of two grants of which the second is said to be the later one."""

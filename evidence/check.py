@@ -289,7 +289,10 @@ def _document(reports: Mapping[str, Report]) -> dict[str, object]:
     # Worst over the files, too: one that nothing applies to is unknown.
     return total.to_json() | {
         "result": worst(report.result for report in reports.values()),
-        "files": {path: report.to_json() for path, report in reports.items()},
+        "files": {
+            path: report.to_json() | ({} if report.confirmed else {"confirmed": False})
+            for path, report in reports.items()
+        },
     }
 
 
@@ -303,6 +306,8 @@ def _say(path: str, report: Report) -> None:
         say("  cut off: the load was not recorded to its end, so nothing is known to be kept")
     if not report.verdicts:
         say("  no check applies to this history, so nothing is shown")
+    elif not report.confirmed:
+        say("  nothing was answered ok, so nothing is shown")
     for name, verdict in report.verdicts.items():
         say(explained(name, verdict))
 

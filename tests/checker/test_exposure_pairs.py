@@ -104,7 +104,7 @@ def left_behind(asked_s: float, *, served: bool) -> Scene:
     scene.acquire(HOLDER, 0, 0.2, until=2, hold="a").release(HOLDER, 1.5, 2, hold="a")
     scene.acquire(HOLDER, asked_s, asked_s + 0.4, "info", error="TimeoutError", hold="b")
     scene.op(F.QUIET, OTHER, 10, 10, named=False)
-    scene.acquire(OTHER, 13, 14, "fail", error="gave-up: held", hold="c")
+    scene.acquire(OTHER, 13.1, 14, "fail", error="gave-up: held", hold="c")
     if served:
         scene.acquire(OTHER, 14, 15, until=16, key="spare", hold="d")
     return struck(scene, "grants-around")

@@ -138,6 +138,15 @@ def did(scene: Scene, client: int, at: float, thing: int, answer: str = "ok") ->
     return scene.op(F.EFFECT, client, at - 0.001, at + 0.001, answer, version=thing, error=error)
 
 
+@pytest.mark.parametrize(("apart_s", "result"), [(1.5, "valid"), (2.5, "invalid")])
+def test_writes_that_clocks_may_have_turned_round_are_in_order(apart_s: float, result: str) -> None:
+    """Each of two machines may be a second off."""
+    scene = wrote(wrote(Scene(), 1, 10, 1, 2, fence=1), 2, 10 + apart_s, 0, 1, fence=2)
+    history = stored(scene, "any", ("h2", 1, 0, 2), ("h1", 2, 1, 1))
+    verdict = check(replace(history, epsilon_ns=1_000_000_000)).verdicts["broken-guard"]
+    assert verdict.result == result
+
+
 def test_a_thing_is_done_once_in_no_order() -> None:
     scene = did(did(did(Scene(), 1, 1, 5), 2, 2, 4), 3, 3, 5, "fail")
     assert judged(scene, "once", ("h2", 4, 0, None), ("h1", 5, 0, None)).result == "valid"

@@ -40,13 +40,14 @@ class Record:
         begun: int | None = -1,
         until: float | None = None,
         log: str = "redis-1",
+        key: str = "k0",
     ) -> Record:
         noted = None if until is None else (ns(until), ns(until) + 1_000_000)
         if ended is None and how == "deleted":
             how = None
         begun = made if begun == -1 else begun
         hold = self._holds[f"h{client}"]
-        self._tenures.append(Tenure(log, "k0", hold, made, begun, ended, how, noted))
+        self._tenures.append(Tenure(log, key, hold, made, begun, ended, how, noted))
         return self
 
     def judged(self) -> Report:
@@ -255,6 +256,14 @@ def test_a_false_release() -> None:
     assert record.says("false-release") == "contradicted"
     record = Record(false_release()).of(1, 1, 9).of(2, 2, 3, log="other")
     assert record.says("false-release") == "not decided"
+
+
+def test_a_release_that_was_confirmed_while_the_entry_stood_is_the_false_one() -> None:
+    """By the time of the second one it was there, and only then it went."""
+    scene = Scene().acquire(1, 0, 1).release(1, 2, 3).release(1, 4, 6)
+    scene.acquire(2, 5, 5.5, key="k1").release(2, 7, 7.1, key="k1")
+    record = Record(scene).of(1, 1, 3).of(2, 2, 4, key="k1")
+    assert record.says("false-release") == "confirmed"
 
 
 def fences() -> Scene:
