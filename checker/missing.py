@@ -4,7 +4,8 @@ Nothing is called valid: what is missing may be the violation. Two kinds of viol
 they need only what is there: two promises that overlap (``double-grant``), and a use of the
 resource while another one's promise held (``stale-holder``). A promise whose end may be missing
 ends before anything is: the bench records the death of each process of such a machine
-(``lockbench.workloads.worker_process.record_deaths``), and where one has none, nothing stands.
+(``lockbench.workloads.worker_process.record_deaths``), and where a hold has neither that nor a
+release, nothing stands.
 Everything else that is broken may be so because something is missing: a key that seems to be taken
 by nobody, or an order that nobody explains.
 """
@@ -17,6 +18,7 @@ from typing import Final
 
 import numpy as np
 
+from lockbench.checker.analysis import Analysis
 from lockbench.checker.verdict import Report, Verdict
 from lockbench.history.columns import History
 from lockbench.history.op import F
@@ -45,9 +47,12 @@ def without_missing(report: Report, history: History) -> Report:
 
 
 def _ends_are_known(history: History, machines: Sequence[str]) -> bool:
-    """Whether each process of these machines is known to have ended."""
+    """Whether each hold of a process of these machines was released, or the process has ended."""
     if history.machine is None:
         return False
+    held = Analysis.of(history).promises
+    open_ = held.row[held.release < 0]
     theirs = [n for n, machine in enumerate(history.machines) if machine in machines]
-    mine = history.process[np.isin(history.machine, theirs)]
-    return bool(np.all(np.isin(mine, history.process[history.f == F.DEATH])))
+    mine = open_[np.isin(history.machine[open_], theirs)]
+    dead = history.process[history.f == F.DEATH]
+    return bool(np.all(np.isin(history.process[mine], dead)))
