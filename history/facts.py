@@ -54,6 +54,7 @@ class Facts(msgspec.Struct, kw_only=True, omit_defaults=True):
     primary_before: str | None = None
     primary_during: str | None = None
     replica: int | None = None
+    staged_ns: int | None = None  # when replication was cut, before the fault began
     lagged: bool | None = None  # whether a lock was granted while replication was cut
 
     # Wall clocks. A move is made between two times, to this many seconds ahead.

@@ -43,7 +43,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from lockbench.history.columns import History, Ints, Small
-from lockbench.history.op import NULL, F, Type
+from lockbench.history.op import NULL, F, Fault, Type
 from lockbench.results.cases import PHASES
 from lockbench.results.documents import ByPhase, Part, Quantiles, Series
 from lockbench.results.on_machines import Placed
@@ -181,12 +181,18 @@ def before(history: History, phases: Phases, *, unknown_after_s: float = 0.0) ->
     return found
 
 
+def _begin_ns(fault: Fault) -> int:
+    staged_ns = fault.seen.staged_ns
+    return fault.begin_ns[0] if staged_ns is None else min(staged_ns, fault.begin_ns[0])
+
+
 class _Faults:
-    """The union of all fault windows as sorted, disjoint, closed intervals."""
+    """The union of all fault windows as sorted, disjoint, closed intervals. What the nemesis did to
+    the cluster to make a fault ready is part of it: a lock may wait for that, too."""
 
     def __init__(self, history: History) -> None:
         windows = sorted(
-            (fault.begin_ns[0], FOREVER_NS if fault.heal_ns is None else fault.heal_ns[1])
+            (_begin_ns(fault), FOREVER_NS if fault.heal_ns is None else fault.heal_ns[1])
             for fault in history.faults
         )
         merged: list[Interval] = []

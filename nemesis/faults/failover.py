@@ -66,6 +66,7 @@ class Failover(Fault):
         primary, replica = arena.targets[0], arena.facts.replica
         assert replica is not None
         lag = {Edge(primary, replica), Edge(replica, primary)}
+        arena.facts.staged_ns = monotonic_ns()
         cluster.cut([edge for edge in cluster.edges() if edge in lag], "drop")
         arena.facts.lagged = arena.clients.hold(LAG_S) is not None
         if arena.facts.lagged:

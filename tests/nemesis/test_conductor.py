@@ -4,14 +4,17 @@ from __future__ import annotations
 
 import threading
 import time
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import ClassVar
 
 import pytest
 
+from lockbench.clusters.base import Edge
 from lockbench.nemesis import conductor, staging
 from lockbench.nemesis.base import Arena, Fault, Injection, NemesisError
 from lockbench.nemesis.conductor import Played, TargetClaims, play
+from lockbench.nemesis.registry import faults
 from tests.nemesis.fakes import FakeClients
 
 
@@ -232,3 +235,54 @@ def test_what_takes_hold_of_the_same_waits_for_the_one_before() -> None:
     assert first.heal_ns is not None
     assert second.begin_ns[0] > first.heal_ns[1]
     assert clients.let_go_calls >= 1
+
+
+class Pair(Nothing):
+    """A primary and its replica. Notes when their links were cut."""
+
+    nodes = (1, 2)
+    elects = False
+
+    def __init__(self) -> None:
+        self.cut_ns = 0
+        self.leads = 1
+
+    def primary(self) -> int | None:
+        return self.leads
+
+    def replicas(self) -> Sequence[int]:
+        return [3 - self.leads]
+
+    def promotes_nobody(self) -> str | None:
+        return None
+
+    def promote(self, node: int, limit_s: float) -> None:
+        self.leads = node
+
+    def edges(self) -> Sequence[Edge]:
+        return [Edge(1, 2), Edge(2, 1)]
+
+    def cut(self, edges: Iterable[Edge], how: str) -> None:
+        self.cut_ns = time.monotonic_ns()
+
+    def cut_one_way(self, edges: Iterable[Edge], how: str) -> None: ...
+    def broken_links(self) -> Sequence[str]:
+        return []
+
+    def heal(self) -> None: ...
+    def kill(self, nodes: Iterable[int]) -> None: ...
+    def restart(self, nodes: Iterable[int]) -> None: ...
+    def serves(self, node: int, timeout_s: float, group: int = 0) -> bool:
+        return True
+
+
+def test_a_failover_says_when_replication_was_cut_for_it() -> None:
+    """Whoever waits for the replica waits from then on."""
+    cluster, clients = Pair(), FakeClients()
+    arena = Arena(cluster, clients, Injection("failover", 0.01, 0.05), 0.2)  # type: ignore[arg-type]
+    failover = faults()["failover"]
+    failover.aim(arena)
+    failover.stage(arena)
+    staged_ns = arena.facts.staged_ns
+    assert staged_ns is not None
+    assert staged_ns <= cluster.cut_ns < time.monotonic_ns() - 0.2e9

@@ -56,12 +56,23 @@ class Load:
     def release(self, key: str, hold: int, invoke: float, complete: float) -> None:
         self.op(F.RELEASE, key, invoke, complete, hold=hold)
 
-    def fault(self, begin: tuple[float, float], heal: tuple[float, float] | None) -> None:
+    def fault(
+        self,
+        begin: tuple[float, float],
+        heal: tuple[float, float] | None,
+        *,
+        staged: float | None = None,
+    ) -> None:
+        """``staged``: when the cluster was made ready for it."""
+
         def ns(interval: tuple[float, float]) -> tuple[int, int]:
             return round(interval[0] * MS), round(interval[1] * MS)
 
         healed = None if heal is None else ns(heal)
-        self.builder.faults.append(Fault("partition-drop", ("redis-1",), ns(begin), healed))
+        facts = {} if staged is None else {"staged_ns": round(staged * MS)}
+        self.builder.faults.append(
+            Fault("partition-drop", ("redis-1",), ns(begin), healed, facts=facts)
+        )
 
     def history(self) -> History:
         return self.builder.finish()

@@ -133,6 +133,17 @@ def test_edges_of_a_fault(invoke: float, complete: float, phase: str) -> None:
     assert {name: q.count for name, q in wait.items() if q.count} == {phase: 1}
 
 
+@pytest.mark.parametrize(("staged", "phase"), [(None, "before"), (18_500, "during")])
+def test_what_waits_while_a_cluster_is_made_ready_for_a_fault_was_not_before_it(
+    staged: float | None, phase: str
+) -> None:
+    load = Load()
+    load.fault((20_000, 20_050), (25_000, 25_500), staged=staged)
+    load.grant("k0", 18_600, 19_900)
+    wait = measure(load.history(), PHASES).latency_ms["wait"]
+    assert {name: q.count for name, q in wait.items() if q.count} == {phase: 1}
+
+
 def test_an_operation_due_during_a_fault_but_sent_after_it_counts_for_the_fault() -> None:
     load = Load()
     load.fault((20_000, 20_050), (25_000, 25_500))
