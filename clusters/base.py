@@ -262,9 +262,9 @@ class Shapable(Protocol):
         """Gives each link this shape in place of its base state. May be called again and again on
         the same links: what changes is changed in place, connections stay open."""
 
-    def reset(self, edges: Iterable[Edge]) -> None:
+    def reset(self, edges: Iterable[Edge]) -> int:
         """Ends every open connection of these links, abruptly (RST where the proxy can); new ones
-        are served. Returns when the old ones are closed."""
+        are served. Returns when the old ones are closed, how many there were on either side."""
 
 
 @runtime_checkable

@@ -164,9 +164,8 @@ class HybridCluster(Cluster):
         for cluster, mine in self._links(edges):
             cluster.shape(mine, shape)
 
-    def reset(self, edges: Iterable[Edge]) -> None:
-        for cluster, mine in self._links(edges):
-            cluster.reset(mine)
+    def reset(self, edges: Iterable[Edge]) -> int:
+        return sum(cluster.reset(mine) for cluster, mine in self._links(edges))
 
     def broken_links(self) -> Sequence[str]:
         return [*self._redis.broken_links(), *self._zookeeper.broken_links()]

@@ -40,7 +40,7 @@ class Facts(msgspec.Struct, kw_only=True, omit_defaults=True):
     pairs: list[tuple[int, int]] | None = None  # who no longer hears whom; clients are negative
     links_cut: int | None = None
     links_slowed: int | None = None
-    ended: bool | None = None  # whether a connection of our own was
+    ended: bool | None = None  # whether a connection of our own was; between servers, any
     usual_s: float | None = None  # a write before the fault, the slowest of a few
     took_s_before: float | None = None  # the fastest
     took_s_during: float | None = None

@@ -107,10 +107,13 @@ class LinkedCluster(LinkContainers, Cluster):
             self._proxies(edges), lambda pod, found: pod.shape([one.name for one in found], link)
         )
 
-    def reset(self, edges: Iterable[Edge]) -> None:
+    def reset(self, edges: Iterable[Edge]) -> int:
+        ended = list[int]()
         self._in_pods(
-            self._proxies(edges), lambda pod, found: pod.reset([one.name for one in found])
+            self._proxies(edges),
+            lambda pod, found: ended.append(pod.reset([one.name for one in found])),
         )
+        return sum(ended)
 
     def broken_links(self) -> Sequence[str]:
         lines = self._each(self.nodes, lambda node: self._pods[node].links.broken())

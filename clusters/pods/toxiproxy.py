@@ -106,10 +106,12 @@ class LinkServer:
         """Give these proxies the shape of a link, in one call; what is cut stays cut."""
         self._change((name, partial(_reshaped, shape=shape)) for name in names)
 
-    def reset(self, names: Iterable[str]) -> None:
-        """End all open connections of these proxies with RST, towards both sides."""
+    def reset(self, names: Iterable[str]) -> int:
+        """End all open connections of these proxies with RST, towards both sides. Returns how many
+        there were on either side."""
         with self._lock:
-            self._send("POST", "/links/reset", [name for name in names if self._link(name)])
+            known = [name for name in names if self._link(name)]
+            return int(self._send("POST", "/links/reset", known)["ended"])
 
     def heal(self) -> None:
         """Restore every proxy to its base state; LinkError names what is not. A Toxiproxy that does

@@ -1,7 +1,8 @@
 """``reset``: open connections are ended abruptly, again and again; new ones are served.
 
 What a proxy or a firewall does that is restarted or forgets its state. Verified by a connection of
-our own over the same link, which must be closed from the other side. The proxy knows a connection
+our own over the same link, which must be closed from the other side; between servers, where we have
+none, by the proxies, which say how many they ended. The proxy knows a connection
 only some time after the kernel took it, so the reset is repeated until ours is among the ended.
 """
 
@@ -47,8 +48,8 @@ class Reset(Fault):
     def tick(self, arena: Arena) -> None:
         edges = links.chosen(arena)
         if arena.word("on") == links.SERVERS:
-            links.shapable_of(arena).reset(edges)
-            arena.facts.ended = True
+            ended = links.shapable_of(arena).reset(edges) > 0
+            arena.facts.ended = arena.facts.ended or ended
             return
         group = arena.clients.group(arena.clients.victim_worker)
         at = arena.cluster.addresses(group)[arena.targets[0] - 1]
@@ -66,7 +67,7 @@ class Reset(Fault):
         return serving(arena, arena.targets)
 
 
-def ended_by(reset: Callable[[], None], connection: socket.socket) -> bool:
+def ended_by(reset: Callable[[], object], connection: socket.socket) -> bool:
     """Whether the other side ends the connection, ``reset`` being called until it does. One that is
     ended before the first call, as by a proxy whose server is down, was not reset."""
     connection.settimeout(LOOK_S)

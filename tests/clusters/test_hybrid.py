@@ -52,20 +52,21 @@ def calls(monkeypatch: pytest.MonkeyPatch) -> Calls:
     """What reaches the parts, which do nothing: which part, what, and to which nodes or links."""
     said: Calls = []
 
-    def note(of: type, name: str) -> None:
-        def noted(self: PodCluster, chosen: Iterable[Any] = (), *_: object) -> dict[int, int]:
+    def note(of: type, name: str, answer: Any = None) -> None:
+        def noted(self: PodCluster, chosen: Iterable[Any] = (), *_: object) -> Any:
             said.append((self.kind, name, list(chosen)))
-            return {}
+            return answer
 
         monkeypatch.setattr(of, name, noted)
 
     for name in ("pause", "unpause", "kill", "restart"):
         note(PodCluster, name)
-    for name in ("cut", "cut_one_way", "shape", "reset", "heal"):
+    for name in ("cut", "cut_one_way", "shape", "heal"):
         note(PodCluster, name)
+    note(PodCluster, "reset", 2)
     note(RedisNodes, "wipe")
     note(ClockedPods, "shift_clock")
-    note(SyncingPods, "lose_unsynced")
+    note(SyncingPods, "lose_unsynced", {})
     return said
 
 
@@ -83,7 +84,7 @@ def test_a_link_is_reached_under_its_own_numbers(calls: Calls) -> None:
     both = [Edge(-1, 2), Edge(6, 8), Edge(-2, 7)]
     made.cut(both, "drop")
     made.shape(both, Shape(rate_kb_s=1))
-    made.reset(both)
+    assert made.reset(both) == 4
     for name in ("cut", "shape", "reset"):
         mine = [(kind, links) for kind, call, links in calls if call == name]
         assert mine == [("redis", [Edge(-1, 2)]), ("zookeeper", [Edge(1, 3), Edge(-2, 2)])]

@@ -89,14 +89,16 @@ func (server *ApiServer) linksReset(response http.ResponseWriter, request *http.
 	if server.apiError(response, joinError(err, ErrBadRequestBody)) {
 		return
 	}
+	ended := 0
 	for _, name := range names {
 		proxy, err := server.Collection.Get(name)
 		if server.apiError(response, err) {
 			return
 		}
-		proxy.resetConnections()
+		ended += proxy.resetConnections()
 	}
-	server.ProxyIndex(response, request)
+	response.Header().Set("Content-Type", "application/json")
+	server.apiError(response, json.NewEncoder(response).Encode(map[string]int{"ended": ended}))
 }
 
 // setLink replaces the state of one stream, and begins to keep one.
@@ -116,7 +118,8 @@ func (c *ToxicCollection) setLink(direction stream.Direction, state toxics.LinkS
 }
 
 // resetConnections ends every open connection with RST, towards both sides, whatever is on its way.
-func (proxy *Proxy) resetConnections() {
+// Returns how many there were: those of clients, and those to the server.
+func (proxy *Proxy) resetConnections() int {
 	proxy.connections.Lock()
 	open := make([]net.Conn, 0, len(proxy.connections.list))
 	for _, connection := range proxy.connections.list {
@@ -129,4 +132,5 @@ func (proxy *Proxy) resetConnections() {
 		}
 		_ = connection.Close()
 	}
+	return len(open)
 }
