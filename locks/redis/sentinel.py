@@ -23,7 +23,13 @@ from lockbench.locks.redis.link import BARE_CYCLE, Link
 from lockbench.locks.redis.recipe import OUTCOMES
 from lockbench.locks.redis.sentinel_link import SentinelLink
 from lockbench.locks.redis.token import RedisToken
-from lockbench.locks.shared.expectations import CUT, grants_twice, may_grant_twice, with_changes
+from lockbench.locks.shared.expectations import (
+    CUT,
+    grants_twice,
+    may_break,
+    may_grant_twice,
+    with_changes,
+)
 
 
 class RedisSentinel(RedisToken):
@@ -43,6 +49,9 @@ SENTINEL_DOC = (
     "that acknowledged writes are retained during failures, since Redis uses asynchronous "
     "replication'"
 )
+# The old primary is made a replica ten seconds after it is back. Until then it confirms releases of
+# holds that the new one may have given to others (seen under ``server-frozen`` of ``explore``).
+OLD_PRIMARY = may_break(f"{SENTINEL_DOC}; a release, too, is a write", "false-release")
 EMPTY_PRIMARY_DOC = (
     "https://redis.io/docs/latest/operate/oss_and_stack/management/replication/"
     "#safety-of-replication-when-master-has-persistence-turned-off: a primary that is back without "
@@ -59,6 +68,7 @@ REPLICATED_LEASE = with_changes(
     # A failover is a race between the newest grant and its way to the replica.
     dict.fromkeys(("pause", *CUT, "kill", "restart"), may_grant_twice(SENTINEL_DOC)),
     {"wipe": EMPTIED, "failover": NOT_REPLICATED},
+    dict.fromkeys(("pause", *CUT, "kill", "restart", "failover"), OLD_PRIMARY),
 )
 
 SYSTEM = redis_token.SYSTEM.derived(

@@ -50,6 +50,7 @@ from lockbench.locks.base import ANY, System
 from lockbench.locks.redis import cluster as redis_cluster
 from lockbench.locks.redis import fence as redis_fence
 from lockbench.locks.redis import sentinel as redis_sentinel
+from lockbench.locks.redis import sentinel_wait as redis_sentinel_wait
 from lockbench.locks.redis.expectations import LEASE, REDLOCK
 from lockbench.locks.redis.watchdog import SYSTEM as WATCHDOG
 from lockbench.locks.shared.client_container import ContainerLibrary
@@ -373,6 +374,7 @@ SYSTEMS = (
         _BY_MESSAGE,
         _behind_sentinels("true"),
         _renewed(with_changes(redis_sentinel.REPLICATED_LEASE, {"failover": _ACTUAL_SLAVES})),
+        settles_s=redis_sentinel_wait.SYSTEM.settles_s,  # it waits for the replica, too
         recovers_s=_ASKED_AGAIN_S,
         not_owed=_AT_ITS_DEFAULTS,
     ),
