@@ -5,9 +5,8 @@ they need only what is there: two promises that overlap (``double-grant``), and 
 resource while another one's promise held (``stale-holder``). A promise whose end may be missing
 ends before anything is: the bench records the death of each process of such a machine
 (``lockbench.workloads.worker_process.record_deaths``), and where a hold has neither that nor a
-release, nothing stands.
-Everything else that is broken may be so because something is missing: a key that seems to be taken
-by nobody, or an order that nobody explains.
+release, nothing stands. Everything else that is broken may be so because something is missing: a
+key that seems to be taken by nobody, or an order that nobody explains.
 """
 
 from __future__ import annotations
