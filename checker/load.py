@@ -42,12 +42,10 @@ def find(path: Path) -> list[Path]:
 def missing(path: Path) -> list[Path]:
     """The cases of a run folder that have no recording: their clusters did not start, or were being
     started when the run was cut off. Raises UnreadableHistory."""
-    if not is_folder(path) or not is_folder(path / "cases", inside=path):
+    if not is_folder(path) or is_recording(path) or is_recording(path / "history"):
         return []
-    if is_recording(path) or is_recording(path / "history"):
-        return []
-    cases = [path / "cases" / name for name in names(path / "cases", inside=path)]
-    return [case for case in cases if is_folder(case, inside=path) and not _has_recording(case)]
+    cases = [case for case in _cases(path) if is_folder(case, inside=path)]
+    return [case for case in cases if not _has_recording(case)]
 
 
 def load(path: Path) -> History:
@@ -80,11 +78,14 @@ def _recordings(folder: Path) -> Iterator[Path]:
         yield folder
     elif is_recording(folder / "history"):
         yield folder / "history"
-    elif is_folder(folder / "cases", inside=folder):
-        for name in names(folder / "cases", inside=folder):
-            case = folder / "cases" / name
-            if _has_recording(case):
-                yield case / "history"
+    else:
+        yield from (case / "history" for case in _cases(folder) if _has_recording(case))
+
+
+def _cases(run: Path) -> list[Path]:
+    if not is_folder(run / "cases", inside=run):
+        return []
+    return [run / "cases" / name for name in names(run / "cases", inside=run)]
 
 
 def _has_recording(case: Path) -> bool:

@@ -270,7 +270,7 @@ def _read(path: Path) -> History:
 def _document(reports: Mapping[str, Report]) -> dict[str, object]:
     """The JSON of one history; of several, the worst verdicts with the single reports beside."""
     if len(reports) == 1:
-        return next(iter(reports.values())).to_json()
+        return _report_json(next(iter(reports.values())))
     verdicts: dict[str, Verdict] = {}
     for path, report in reports.items():
         for name, verdict in report.verdicts.items():
@@ -289,11 +289,12 @@ def _document(reports: Mapping[str, Report]) -> dict[str, object]:
     # Worst over the files, too: one that nothing applies to is unknown.
     return total.to_json() | {
         "result": worst(report.result for report in reports.values()),
-        "files": {
-            path: report.to_json() | ({} if report.confirmed else {"confirmed": False})
-            for path, report in reports.items()
-        },
+        "files": {path: _report_json(report) for path, report in reports.items()},
     }
+
+
+def _report_json(report: Report) -> dict[str, object]:
+    return report.to_json() | ({} if report.confirmed else {"confirmed": False})
 
 
 def _say(path: str, report: Report) -> None:

@@ -27,6 +27,7 @@ PROBE_LIMIT_S = 2.0
 PINGS_LIMIT_S = 20.0
 
 AtPod = TypeVar("AtPod", Proxy, ProxyCut)
+Answer = TypeVar("Answer")
 
 
 class LinkedCluster(LinkContainers, Cluster):
@@ -108,12 +109,11 @@ class LinkedCluster(LinkContainers, Cluster):
         )
 
     def reset(self, edges: Iterable[Edge]) -> int:
-        ended = list[int]()
-        self._in_pods(
-            self._proxies(edges),
-            lambda pod, found: ended.append(pod.reset([one.name for one in found])),
+        return sum(
+            self._in_pods(
+                self._proxies(edges), lambda pod, found: pod.reset([one.name for one in found])
+            )
         )
-        return sum(ended)
 
     def broken_links(self) -> Sequence[str]:
         lines = self._each(self.nodes, lambda node: self._pods[node].links.broken())
@@ -126,13 +126,13 @@ class LinkedCluster(LinkContainers, Cluster):
         return [proxy for edge in edges for proxy, _ in links.proxies(edge, self.peers)]
 
     def _in_pods(
-        self, each: Iterable[AtPod], do: Callable[[LinkServer, Sequence[AtPod]], None]
-    ) -> None:
-        """One call per pod, the pods at once."""
+        self, each: Iterable[AtPod], do: Callable[[LinkServer, Sequence[AtPod]], Answer]
+    ) -> list[Answer]:
+        """One call per pod, the pods at once; what each answered."""
         by_pod: dict[int, list[AtPod]] = defaultdict(list)
         for one in each:
             by_pod[self._known(one.pod)].append(one)
-        self._each(by_pod, lambda pod: do(self._pods[pod].links, by_pod[pod]))
+        return self._each(by_pod, lambda pod: do(self._pods[pod].links, by_pod[pod]))
 
     def _known(self, node: int) -> int:
         if node not in self._pods:

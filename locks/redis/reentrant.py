@@ -15,6 +15,8 @@ Errors mean what ``lockbench.locks.redis.recipe`` says for scripts.
 
 from __future__ import annotations
 
+from typing import TypeVar
+
 from lockbench.locks.bare import KEY, TOKEN, TTL_MS, Bare
 from lockbench.locks.base import Acquired, Extended, Freed, Hold, Unknown, new_hold_id, token_of
 from lockbench.locks.redis import token as redis_token
@@ -46,6 +48,8 @@ end
 return 1
 """)
 
+A = TypeVar("A")
+
 
 class RedisReentrant(RedisToken):
     """One client of the lock, and one owner; another one after an outcome that is unknown, as whose
@@ -57,21 +61,17 @@ class RedisReentrant(RedisToken):
     def acquire(self, key: str, *, hold_id: int, ttl_s: float, wait_s: float) -> Acquired:
         """Polls until the key is free or this client's own."""
         self._owner = self._owner or token_of(new_hold_id())
-        answer = super().acquire(key, hold_id=hold_id, ttl_s=ttl_s, wait_s=wait_s)
-        if isinstance(answer, Unknown):
-            self._owner = ""
-        return answer
+        return self._told(super().acquire(key, hold_id=hold_id, ttl_s=ttl_s, wait_s=wait_s))
 
     def release(self, hold: Hold) -> Freed:
         """Gives one of the holds back."""
-        answer = super().release(hold)
-        if isinstance(answer, Unknown):
-            self._owner = ""
-        return answer
+        return self._told(super().release(hold))
 
     def extend(self, hold: Hold, ttl_s: float) -> Extended:
         """Lets all holds live on."""
-        answer = super().extend(hold, ttl_s)
+        return self._told(super().extend(hold, ttl_s))
+
+    def _told(self, answer: A) -> A:
         if isinstance(answer, Unknown):
             self._owner = ""
         return answer

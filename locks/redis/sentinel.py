@@ -63,12 +63,15 @@ NOT_REPLICATED = grants_twice(FAILOVER_DOC)
 # Whether the empty primary is back before the Sentinels miss it is a race.
 EMPTIED = may_grant_twice(EMPTY_PRIMARY_DOC)
 
+# Under which the Sentinels may miss the primary.
+_MISSED = ("pause", *CUT, "kill", "restart")
+
 REPLICATED_LEASE = with_changes(
     LEASE_WITH_REPLICAS,
     # A failover is a race between the newest grant and its way to the replica.
-    dict.fromkeys(("pause", *CUT, "kill", "restart"), may_grant_twice(SENTINEL_DOC)),
+    dict.fromkeys(_MISSED, may_grant_twice(SENTINEL_DOC)),
     {"wipe": EMPTIED, "failover": NOT_REPLICATED},
-    dict.fromkeys(("pause", *CUT, "kill", "restart", "failover"), OLD_PRIMARY),
+    dict.fromkeys((*_MISSED, "failover"), OLD_PRIMARY),
 )
 
 SYSTEM = redis_token.SYSTEM.derived(

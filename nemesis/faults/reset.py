@@ -2,8 +2,8 @@
 
 What a proxy or a firewall does that is restarted or forgets its state. Verified by a connection of
 our own over the same link, which must be closed from the other side; between servers, where we have
-none, by the proxies, which say how many they ended. The proxy knows a connection
-only some time after the kernel took it, so the reset is repeated until ours is among the ended.
+none, by the proxies, which say how many they ended. The proxy knows a connection only some time
+after the kernel took it, so the reset is repeated until ours is among the ended.
 """
 
 from __future__ import annotations
