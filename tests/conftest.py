@@ -23,6 +23,8 @@ from tests.leftovers import (  # noqa: F401 - hooks
     pytest_terminal_summary,
 )
 
+ENDING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+
 # On a busy machine the first draw of a strategy takes long, and so does any example.
 settings.register_profile(
     "budget", max_examples=tries(25), deadline=None, suppress_health_check=list(HealthCheck)
@@ -42,6 +44,16 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 def pytest_configure() -> None:
     # A shell lets what it starts in the background ignore Ctrl-C, and children inherit that.
     signal.signal(signal.SIGINT, signal.default_int_handler)
+
+
+@pytest.fixture(autouse=True)
+def _no_handler_is_left() -> Iterator[None]:
+    """A command that a test calls in this process takes over the signals that end one. What a later
+    test sends would be remembered as Ctrl-C, and end the whole run."""
+    before = {number: signal.getsignal(number) for number in ENDING}
+    yield
+    for number, handler in before.items():
+        signal.signal(number, handler)
 
 
 @pytest.fixture(scope="session", autouse=True)
