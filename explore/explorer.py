@@ -245,11 +245,12 @@ class _Explorer:
             trials = [named(scenario, self._what.strikes) for scenario in chosen]
             known, whole = self._all_tried(trials, known, save, "plays")
             return save(evolved(known, ended=whole))
-        # What was interrupted may have had more scenarios, and pairs.
-        ends = len(chosen) == len(known.scenarios) and self._what.depth >= known.depth
         cluster, independent = self._plays.cluster, self._setting.independent
         every = [t for one in known.scenarios for t in singles(one, cluster, independent)]
         trials = [trial for trial in every if trial.scenario in asked_for]
+        # What was interrupted may have had more scenarios, and pairs.
+        others = [trial for trial in every if trial.scenario not in asked_for]
+        ends = self._what.depth >= known.depth and self._were_tried(others, known)
         with_pairs = known.planned if known.depth > 1 else 0
         known = evolved(known, planned=max(len(every), with_pairs))
         known, whole = self._all_tried(trials, known, save, "single faults")
@@ -257,9 +258,16 @@ class _Explorer:
             pairs, count = pairs_of(known, cluster, pruned=self._what.pruned)
             self._told(f"{count} pairs, {count - len(pairs)} of them like others")
             known = evolved(known, depth=2, pairs=count, planned=len(every) + len(pairs))
+            ends &= self._were_tried([p for p in pairs if p.scenario not in asked_for], known)
             pairs = [pair for pair in pairs if pair.scenario in asked_for]
             known, whole = self._all_tried(pairs, known, save, "pairs")
         return save(evolved(known, ended=whole and ends))
+
+    def _were_tried(self, trials: Sequence[Trial], known: Exploration) -> bool:
+        """Whether each was, and what was found in its scenario was played again."""
+        names = {trial.scenario for trial in trials}
+        again = Repeats(self._setting, self._lost, names).left(known.findings)
+        return not again and {key_of(one) for one in known.tried}.issuperset(map(key_of, trials))
 
     def _all_tried(
         self,

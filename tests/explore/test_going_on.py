@@ -580,6 +580,38 @@ def test_one_scenario_of_an_exploration_that_was_interrupted_does_not_end_it(run
     assert whole.planned == len(whole.tried) == part.planned
 
 
+@pytest.mark.parametrize("depth", [1, 2])
+def test_scenarios_one_after_another_end_as_all_at_once(run: Run, depth: int) -> None:
+    document = None
+    for scenario in ("free", "refused"):
+        run.what = asked("redis-token", scenarios=[scenario], depth=depth)
+        document = run(document)
+        assert document.ended, scenario
+
+
+def test_pairs_of_one_scenario_do_not_end_those_of_another(run: Run) -> None:
+    run.what = asked("redis-token", scenarios=["free", "refused"], depth=2)
+    single = run()
+    document = with_(single, tried=tuple(with_(one, state=None) for one in single.tried))
+    for scenario, ended in (("free", False), ("refused", True)):
+        run.what = asked("redis-token", scenarios=[scenario], depth=2)
+        document = run(document)
+        assert any(one.pair and one.scenario == scenario for one in document.tried)
+        assert document.ended is ended
+
+
+def test_a_finding_of_another_scenario_that_was_not_played_again_does_not_end_it(run: Run) -> None:
+    run.came = lambda trial, _: {"double"} if "late" in faults_of(trial) else set()
+    run.what = asked("redis-token", scenarios=["free"])
+    first = run()
+    assert first.ended
+    assert first.findings
+    once_played = tuple(with_(one, plays=1, broke=1) for one in first.findings)
+    run.what = asked("redis-token", scenarios=["refused"])
+    assert not run(with_(first, findings=once_played)).ended
+    assert run(first).ended
+
+
 def test_single_faults_of_an_exploration_of_pairs_do_not_end_it(run: Run) -> None:
     run.what = asked("redis-token", scenarios=["free"], depth=2)
     part = run(until_s=time.monotonic() - 1)
