@@ -68,12 +68,21 @@ class Caller:
         # The longest lease that it was ever promised, at least the one that it asks for.
         self.lease_ns = int(1e9 * pace.lease_ttl_s)
         self._held: dict[int, int] = {}  # hold's id → when its acquire was invoked
+        self._inside: dict[int, str] = {}  # hold's id → its key, from its grant to its release
         self._renewed: set[int] = set()  # holds that the lock renews itself, and has not lost
         # Of a lock that its holder may enter again: hold's id → who holds it. What is left after an
         # unknown outcome is given back by the same one, under a new process number.
         self._holder: dict[int, int] | None = {} if system.kind == "reentrant" else None
         self._lock = connect(self)
         self._shareable = self._lock if isinstance(self._lock, Shareable) else None
+
+    def stopped(self) -> None:
+        """Records that it does nothing more, where it was stopped inside a hold: nobody who is
+        granted the lock then meets it there."""
+        for hold_id, key in self._inside.items():
+            handle = self.recorder.invoke(self.process, F.DEATH, key, hold=hold_id)
+            self.recorder.complete(handle, OK)
+        self._inside.clear()
 
     def close(self) -> None:
         """Drops the connections."""
@@ -155,6 +164,7 @@ class Caller:
             case Granted(fence=fence, sent_ns=sent_ns, valid_until_ns=valid_until_ns):
                 if valid_until_ns is not None and valid_until_ns - sent_ns > self.lease_ns:
                     self.lease_ns = valid_until_ns - sent_ns
+                self._inside[hold_id] = key
                 ended_ns = self.recorder.complete(
                     handle,
                     OK,
@@ -220,6 +230,7 @@ class Caller:
     def release(self, hold: Hold) -> None:
         """Gives a hold back, and records what came of it."""
         began_ns = monotonic_ns()
+        self._inside.pop(hold.id, None)
         holder = NULL if self._holder is None else self._holder.pop(hold.id, NULL)
         handle = self.recorder.invoke(
             self.process, RELEASE, hold.key, hold=hold.id, owner=holder, invoke_ns=began_ns

@@ -81,11 +81,13 @@ class LockUser(User):
         self.session.wait_for_start()
 
     def on_stop(self) -> None:
-        """Closes the connections under plain Locust, where others go on. At the end of a bench's
-        load the kernel is quicker. A user that is stopped while it connects has none."""
+        """A user that is stopped inside a hold is there no longer. Closes the connections under
+        plain Locust, where others go on. At the end of a bench's load the kernel is quicker. A user
+        that is stopped while it connects has none."""
         if not self.connected:
             return
         self.stats.flush()
+        self.client.stopped()
         if not self.session.started_by_bench:
             self.client.close()
 

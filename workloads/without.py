@@ -73,6 +73,9 @@ class WayClient:
     def extend(self, hold: Hold) -> None:
         """There is nothing to extend."""
 
+    def stopped(self) -> None:
+        """It holds nothing."""
+
     def close(self) -> None:
         self._resource.close()
         self._way.close()

@@ -10,6 +10,7 @@ from typing import cast
 import numpy as np
 import pytest
 
+from lockbench.checker.check import check
 from lockbench.history.op import F, Object
 from lockbench.history.recorder import Recorder
 from lockbench.history.recording import read_recording, write_meta
@@ -81,3 +82,35 @@ def test_who_asks_again_and_again_waits_where_nobody_can_be_asked(
     began = monotonic()
     assert not caller.take_all("k", wait_s=0.2)
     assert monotonic() >= began + 0.2
+
+
+def granted_after(stopped: Caller, folder: Path) -> bool:
+    """Whether nobody is wronged when another is granted the lock after this one was stopped."""
+    stopped.stopped()
+    recorder = Recorder(folder, 1, segment_records=16)
+    system, pace = find("redis-watchdog"), stopped.pace
+    other = Caller(recorder, system, pace, lambda _: cast("Lock", Yes()), lambda _: None)
+    assert other.acquire("k") is not None
+    recorder.close()
+    return check(read_recording(folder)).verdicts["double-grant"].result == "valid"
+
+
+def test_who_was_stopped_inside_a_hold_is_there_no_longer(caller: Caller, tmp_path: Path) -> None:
+    assert caller.acquire("k") is not None
+    assert granted_after(caller, tmp_path)
+
+
+def test_who_was_stopped_before_the_other_asked_wrongs_nobody_only_from_then_on(
+    caller: Caller, tmp_path: Path
+) -> None:
+    assert caller.acquire("k") is not None
+    assert caller.acquire("k") is not None, "a lock that grants to everybody"
+    assert not granted_after(caller, tmp_path)
+
+
+def test_who_was_stopped_outside_has_not_died(caller: Caller, tmp_path: Path) -> None:
+    granted = caller.acquire("k")
+    assert granted is not None
+    caller.release(granted.hold)
+    caller.stopped()
+    assert not np.count_nonzero(read_recording(tmp_path).f == F.DEATH)
