@@ -282,12 +282,12 @@ class Recording:
         for number, stay in enumerate(stays, 1):
             in_order = len(places[stay.key]) == 1 and stay.place is not None
             end_ns = stay.left_ns if in_order or stay.left_ns is None else stay.surely_ns
-            f = F.RELEASE
             if end_ns is None and not stay.here:
-                end_ns, f = stay.surely_ns, F.DEATH
+                # Not a death: that would end what the same holder has elsewhere, too.
+                end_ns = stay.surely_ns
             _add(builder, stay, F.ACQUIRE, stay.entered_ns, number)
             if end_ns is not None:
-                _add(builder, stay, f, max(end_ns, stay.entered_ns), number)
+                _add(builder, stay, F.RELEASE, max(end_ns, stay.entered_ns), number)
         kind, permits = ("mutex", None) if self.at_most == 1 else ("semaphore", self.at_most)
         builder.objects = {
             key: Object(kind, permits=permits, role="contended") for key in builder.keys
@@ -312,6 +312,8 @@ class Recording:
         self._look_once()
         with self._lock:
             for source in self._sources:
+                if source.rest:
+                    self.troubles.append(f"{source.name}: its last line has no end")
                 source.close()
             self._sources = []
 
@@ -339,6 +341,11 @@ class _Lines:
                     lines, self._rest = [*lines, self._rest], b""
                 for line in lines:
                     yield line.decode(errors="replace")
+
+    @property
+    def rest(self) -> bytes:
+        """Of a line whose end has not come."""
+        return self._rest
 
     def close(self) -> None:
         while self._files:

@@ -320,6 +320,34 @@ def test_it_is_no_longer_inside_once_it_has_left_and_sleeps(section: Recording) 
     assert broken_promise(section) is None
 
 
+@pytest.mark.parametrize("killed", [False, True], ids=["forgotten", "killed"])
+def test_a_stay_that_nobody_left_ends_no_other_of_the_same_holder(
+    section: Recording, holder: subprocess.Popen[bytes], *, killed: bool
+) -> None:
+    pipe = section._sources[0]._files[1]
+    pid = f" pid={holder.pid}" if killed else ""
+    lines = f"enter orders a\nenter audit a{pid}\n"
+    os.write(pipe, lines.encode())
+    eventually(lambda: len(section.stays) == 3)
+    if killed:
+        holder.kill()
+        holder.wait()
+    os.write(pipe, b"enter orders b\nleave orders b\nleave orders a\n")
+    section.close()
+    assert broken_promise(section) is not None
+
+
+@pytest.mark.parametrize("end", ["", "\n"])
+def test_a_last_line_without_its_end_is_not_green(
+    section: Recording, tmp_path: Path, end: str
+) -> None:
+    section.follow(tmp_path / "log")
+    (tmp_path / "log").write_text(f"enter k a\nleave k a\nenter k b\nleave k b{end}")
+    section.close()
+    assert broken_promise(section) is None
+    assert bool(section.troubles) is not bool(end)
+
+
 def test_who_was_killed_and_comes_back_may_enter_again(
     section: Recording, holder: subprocess.Popen[bytes]
 ) -> None:
