@@ -24,6 +24,7 @@ from lockbench.results.judgements import (
     AS_EXPECTED,
     BROKE_UNDECLARED,
     CONTRADICTED,
+    DID_NOT_SHOW,
     HELD_UNDECLARED,
     NOT_AS_ASKED,
     NOTHING_DECLARED,
@@ -245,7 +246,7 @@ def judge(
     if missing:
         return Judgement(
             Ending.BENCH,
-            "did not show",
+            DID_NOT_SHOW,
             f"{', '.join(missing)}: had to break and did not ({exposure})",
         )
     if short is not None:

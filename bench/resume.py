@@ -19,6 +19,7 @@ from lockbench.results import documents
 from lockbench.results.cases import COULD_NOT_RUN, DISTURBED
 from lockbench.results.documents import Machine, Plan, Refused, Versions, made
 from lockbench.results.errors import BadInput, Ending
+from lockbench.results.judgements import DID_NOT_SHOW
 from lockbench.results.store import ENDINGS, CaseFolder, NotARun, RunFolder, StoreError, open_run
 from lockbench.results.stored import Edited, verify
 
@@ -124,7 +125,7 @@ def _is_final(document: documents.CaseResult, case: Case) -> bool:
     """A lock that could not run may be able to now, and what disturbed a case may be over. What
     does not say how it ended is not."""
     word = document.judgement
-    if word == "did not show":
+    if word == DID_NOT_SHOW:
         return (document.tries or 1) >= tries_of(case)
     again = {None, COULD_NOT_RUN, DISTURBED}
     return word not in again and document.ending in ENDINGS

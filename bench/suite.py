@@ -46,6 +46,7 @@ from lockbench.results import documents, machine
 from lockbench.results.baseline import Baselines
 from lockbench.results.documents import Image, Own, RatesOf, Refused, Results, Try, Versions, made
 from lockbench.results.errors import BadInput, Ending
+from lockbench.results.judgements import DID_NOT_SHOW
 from lockbench.results.rates import Block, pooled
 from lockbench.results.store import NotARun, RunFolder, StoreError
 from lockbench.results.stored import blocks_of, samples_ns
@@ -261,7 +262,7 @@ def _tries(
         shown |= {v for v, result in document.observed.items() if result == "invalid"}
         folder.write_case(document)
         live.note(f"{case.system.name} under {name}{again}: {document.judgement} — {document.why}")
-        if document.judgement != "did not show" or attempt >= tries:
+        if document.judgement != DID_NOT_SHOW or attempt >= tries:
             return Outcome(document, outcome.before_ns, outcome.blocks)
         earlier.append(Try(document.observed, document.exposed, folder.path.name))
         attempt += 1

@@ -41,8 +41,10 @@ from lockbench.results.judgements import (
     AS_EXPECTED,
     BROKE_UNDECLARED,
     CONTRADICTED,
+    DID_NOT_SHOW,
     HELD_UNDECLARED,
     NOT_AS_ASKED,
+    NOTHING_DECLARED,
     WORSE,
 )
 from lockbench.results.statistics import BOUND_TRIES_MIN, share
@@ -97,15 +99,22 @@ def _ended(cases: Sequence[CaseResult]) -> str:
 
 def _open(cases: Sequence[CaseResult]) -> str:
     """What nobody may read as green."""
-    ran = [
-        case
-        for case in cases
-        if results_of(case) and not broken(case) and case.judgement not in AMISS
-    ]
+    held = [case for case in cases if _held(case)]
+    # What broke as it may is no word about the rest of the case.
     groups = {
-        "not exposed": [c for c in ran if c.exposed is not True],
-        "not the load that was asked for": _judged(ran, NOT_AS_ASKED),
-        "undecided": [c for c in ran if c.exposed is True and undecided(c)],
+        "not exposed": [
+            c for c in cases if c.judgement == "not exposed" or (_held(c) and c.exposed is not True)
+        ],
+        "not the load that was asked for": _judged(cases, NOT_AS_ASKED),
+        "undecided": [
+            c
+            for c in cases
+            if c.judgement == "undecided" or (_held(c) and c.exposed is True and undecided(c))
+        ],
+        "a declared break did not show": [
+            c for c in _judged(cases, DID_NOT_SHOW) if not is_control(c)
+        ],
+        "nothing is declared of what broke": _judged(cases, NOTHING_DECLARED),
         "disturbed from outside": _judged(cases, DISTURBED),
         "could not run": _judged(cases, COULD_NOT_RUN),
         "refuted by the service's own record": _judged(cases, CONTRADICTED),
@@ -116,7 +125,7 @@ def _open(cases: Sequence[CaseResult]) -> str:
         ],
     }
     said = [text for what, of in groups.items() for text in _named(what, of)]
-    said += _named("kept, and nothing is declared", _judged(ran, HELD_UNDECLARED))
+    said += _named("kept, and nothing is declared", _judged(held, HELD_UNDECLARED))
     return f"Proof of nothing: {'; '.join(said)}." if said else ""
 
 
@@ -126,7 +135,7 @@ def _controls(cases: Sequence[CaseResult]) -> str:
     caught = [
         lock
         for lock in in_order(lock_of(case) for case in ran)
-        if all(broken(case) for case in ran if lock_of(case) == lock)
+        if all(broken(c) and not _missed(c) for c in ran if lock_of(c) == lock)
     ]
     if not caught:
         return ""
@@ -134,6 +143,12 @@ def _controls(cases: Sequence[CaseResult]) -> str:
 
 
 def _missed(case: CaseResult) -> bool:
+    """Of a control: it was not caught."""
+    return case.judgement == DID_NOT_SHOW or _held(case)
+
+
+def _held(case: CaseResult) -> bool:
+    """Whether nothing broke in it, of what was decided."""
     return bool(results_of(case)) and not broken(case) and case.judgement not in AMISS
 
 
@@ -230,10 +245,10 @@ def _broke(of: Sequence[CaseResult]) -> list[str]:
 
 
 def _declared(cases: Sequence[CaseResult], verdict: str) -> str:
-    found = {expected_of(case, verdict) for case in cases}
+    found = {expected_of(case, verdict) for case in cases if case.judgement != AS_EXPECTED}
     if "holds" in found:
         return "NOT as declared"
-    return "undeclared" if found & {"undeclared", None} else "as declared"
+    return "undeclared" if found & {"undeclared", NOTHING_DECLARED, None} else "as declared"
 
 
 def _fence(of: Sequence[CaseResult]) -> list[str]:

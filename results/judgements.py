@@ -18,6 +18,8 @@ BROKE_UNDECLARED: Final = "broke, undeclared"
 NOTHING_DECLARED: Final = "no expectation declared"
 # A case without a fault whose load did not take place.
 NOT_AS_ASKED: Final = "not as asked"
+# A break that had to show, and did not.
+DID_NOT_SHOW: Final = "did not show"
 # The service's own record shows that what broke was not so: the bench is wrong.
 CONTRADICTED: Final = "contradicted"
 

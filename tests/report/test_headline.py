@@ -150,6 +150,50 @@ def test_an_undecided_verdict_is_no_evidence_and_is_said() -> None:
     assert headline([undecided]).lines == ("Proof of nothing: undecided: etcd under kill.",)
 
 
+@pytest.mark.parametrize(
+    ("judgement", "said"),
+    [
+        ("undecided", "undecided"),
+        ("not exposed", "not exposed"),
+        ("not as asked", "not the load that was asked for"),
+        ("did not show", "a declared break did not show"),
+        ("no expectation declared", "nothing is declared of what broke"),
+    ],
+)
+def test_what_broke_as_it_may_makes_no_case_green(judgement: str, said: str) -> None:
+    half = case("redis", "kill", broke=("stale-holder",), judgement=judgement)
+    lines = headline([case("etcd", "kill"), half]).lines
+    assert lines[1] == f"Proof of nothing: {said}: redis under kill."
+
+
+def test_a_control_that_broke_otherwise_than_it_must_is_not_caught() -> None:
+    broke = {"broke": ("stale-holder",), "control": True}
+    otherwise = case("redis-no-owner", "kill", judgement="did not show", **broke)
+    lines = " ".join(headline([otherwise]).lines)
+    assert "not caught: redis-no-owner under kill" in lines
+    assert "and caught" not in lines
+    caught = case("redis-no-owner", "kill", **broke)
+    assert "and caught: redis-no-owner" in " ".join(headline([caught]).lines)
+
+
+@pytest.mark.parametrize(
+    ("judgement", "expected", "said"),
+    [
+        ("no expectation declared", "no expectation declared", "undeclared"),
+        ("as expected", None, "as declared"),
+        ("broke, undeclared", None, "undeclared"),
+    ],
+)
+def test_a_break_is_as_declared_only_where_its_case_says_so(
+    judgement: str, expected: str | None, said: str
+) -> None:
+    broke = case("mine", "kill", broke=("wrong-release",), judgement=judgement)
+    broke["expected"].pop("wrong-release", None)
+    if expected is not None:
+        broke["expected"]["wrong-release"] = expected
+    assert f"(1 of 1, {said})" in of_lock(broke)
+
+
 def test_a_fence_that_did_not_help_is_counted() -> None:
     said = of_lock(fenced_case(applied=0), fenced_case(applied=1))
     assert "(2 of 2, as declared); its fence, checked on reads and writes, let 1 of 4" in said
