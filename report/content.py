@@ -41,7 +41,7 @@ ENDINGS: Final = {
     "ok": ("kept", "everything as expected"),
     "safety": ("broke", "a safety verdict is worse than what the lock is expected to do"),
     "inconclusive": ("open", "something was not exposed or not decided, which is no pass"),
-    "regression": ("broke", "slower than the baseline"),
+    "regression": ("broke", "something got slower, or breaks more often"),
     "bench": ("failed", "the bench itself failed, or a control was not caught"),
 }
 ALL: Final = 0  # stands for the number of a case in what is about all of them

@@ -76,7 +76,9 @@ def quantiles(
                 found[q] = high
             else:
                 bounds.add(q)
-    spread = found[P75] - found[P25] if P25 in found and P75 in found else None
+    # Of a lower bound the difference is none.
+    known = found.keys() - bounds
+    spread = found[P75] - found[P25] if {P25, P75} <= known else None
     most = float(parted[-1]) / per_unit
     named: tuple[tuple[Statistic, bool], ...] = (
         ("p50", P50 in bounds),

@@ -93,7 +93,8 @@ def p_beyond(
     _, place, ties = np.unique(np.abs(beyond), return_inverse=True, return_counts=True)
     ranks = (2 * np.cumsum(ties) - ties + 1)[place]
     ways = _rank_sums(tuple(sorted(ranks.tolist())))
-    return float(ways[ranks[beyond > 0].sum() :].sum())
+    # The sum of all ways may be more than 1 by the last bit.
+    return min(1.0, float(ways[ranks[beyond > 0].sum() :].sum()))
 
 
 def _log_ratios(base: Sequence[float] | Floats, new: Sequence[float] | Floats) -> Floats:

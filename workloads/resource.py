@@ -31,6 +31,7 @@ HAND_BACK: Final = 101
 PLAINLY: Final = 0
 ONCE: Final = 1  # an effect that was done already is refused
 LATELY: Final = 2  # a read counts the effects of the last so many nanoseconds
+EFFECTS_KEPT: Final = 1000  # of a key: no more than the newest ones are counted
 
 
 class Resource:

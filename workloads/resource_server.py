@@ -16,7 +16,15 @@ from typing import Final
 
 from lockbench.history.op import NULL, F, Type
 from lockbench.history.recorder import Recorder
-from lockbench.workloads.resource import DELIVER, HAND_BACK, LATELY, ONCE, REPLY, REQUEST
+from lockbench.workloads.resource import (
+    DELIVER,
+    EFFECTS_KEPT,
+    HAND_BACK,
+    LATELY,
+    ONCE,
+    REPLY,
+    REQUEST,
+)
 
 RESOURCE_WORKER: Final = 2000  # its number as a recorder
 
@@ -41,8 +49,6 @@ class _State:
             self.messages += 1
         return self.queue.popleft()
 
-
-EFFECTS_KEPT: Final = 1000
 
 
 class _Connection(asyncio.Protocol):

@@ -72,3 +72,11 @@ def test_many_that_were_given_up_early_leave_a_lower_bound() -> None:
     found = quantiles(values, 1.0, np.arange(140) >= 100)
     assert found.p50 == np.sort(values)[69]
     assert found.above == ("p50",)
+
+
+def test_of_a_lower_bound_there_is_no_spread() -> None:
+    values = np.array([1] * 600 + [2000] * 400)
+    given_up = np.arange(1000)
+    assert quantiles(values, 1.0, given_up >= 600).iqr is None
+    above_p75 = quantiles(np.array([1] * 900 + [2000] * 100), 1.0, given_up >= 900)
+    assert (above_p75.iqr, above_p75.above) == (0, ("p99", "max"))

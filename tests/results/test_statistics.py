@@ -90,6 +90,13 @@ def test_a_test_against_a_ratio_and_the_bound_say_the_same() -> None:
         assert p_beyond(base, new, 1.0, above=not above) > 0.9
 
 
+@pytest.mark.parametrize("pairs", [5, 80, 98, 100])
+def test_no_p_is_more_than_one(pairs: int) -> None:
+    base = [1.0] * pairs
+    faster = [1 / (2 + n / 100) for n in range(pairs)]
+    assert p_beyond(base, faster, 1.0, above=True) == 1.0
+
+
 def test_as_far_up_as_down_is_a_tie_whatever_its_logarithm() -> None:
     """Every sign tried, on ratios that are few and often the same."""
     rng = np.random.default_rng(7)

@@ -57,6 +57,7 @@ def test_parameters_are_chosen_by_name() -> None:
         ("published:rate=3", "its parameters: none"),
         ("payment:copies", "'copies' is not parameter=value"),
         ("payment:copies=2:copies=3", "copies is said twice"),
+        ("rate-limit:calls=1001", "it is a number from 1 to 1,000"),
         ("read-write:reads=1.5", "it is a number from 0 to 1"),
     ],
 )

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from lockbench.declarations.parameters import Parameter
 from lockbench.workloads.base import LOAD, Job, Options, Workload
-from lockbench.workloads.resource import LATELY
+from lockbench.workloads.resource import EFFECTS_KEPT, LATELY
 from lockbench.workloads.use import Use
 
 
@@ -38,7 +38,7 @@ WORKLOAD = Workload(
     verdicts=("stale-holder", "rate-exceeded"),
     parameters={
         **LOAD,
-        "calls": Parameter("calls allowed in a window", 3, least=1),
+        "calls": Parameter("calls allowed in a window", 3, least=1, most=EFFECTS_KEPT),
         "window": Parameter("seconds of a window", 1, least=0.001),
     },
     describes=lambda options: {
