@@ -16,6 +16,7 @@ from typing import Any, Final
 import numpy as np
 import pandas as pd
 
+from lockbench.checker.clocks import on_one_clock
 from lockbench.history.columns import History, Ints
 from lockbench.history.edn import write_edn
 from lockbench.history.jsonl import write_jsonl
@@ -233,7 +234,7 @@ def _histories(run: RunFolder, form: str, folder: Path) -> dict[str, pd.DataFram
             write_edn(history, path)
         else:
             _write(history_frame(history), form, path)
-        line = timeline(history)
+        line = timeline(on_one_clock(history))
         if line is not None:
             bins.append(line.bins.assign(case=n, lock=lock_of(case), fault=case.fault))
             for shade, fault in zip(line.shades, history.faults, strict=True):

@@ -15,6 +15,7 @@ from typing import Final
 from msgspec.structs import replace
 
 from lockbench.checker.check import check
+from lockbench.checker.clocks import on_one_clock
 from lockbench.checker.drawing import figure
 from lockbench.checker.verdict import RANK, Report
 from lockbench.history.columns import History
@@ -94,14 +95,15 @@ def _seen(n: int, case: CaseResult, folders: Mapping[str, CaseFolder], run: RunF
         return Seen(n, case, None, (), {}, (), tuple(notes))
     report = check(history)
     judged, differences = judged_again(case, report)
-    drawn = {name: figure(history, name, verdict) for name, verdict in report.verdicts.items()}
+    placed = on_one_clock(history)
+    drawn = {name: figure(placed, name, verdict) for name, verdict in report.verdicts.items()}
     return Seen(
         number=n,
         case=judged,
-        line=timeline(history),
-        windows=_windows(case, history),
+        line=timeline(placed),
+        windows=_windows(case, placed),
         figures={name: svg for name, svg in drawn.items() if svg},
-        replayed=replay_judged(history, report, unknown_after_s=unknown_after_s(case)),
+        replayed=replay_judged(placed, report, unknown_after_s=unknown_after_s(case)),
         notes=(*notes, *differences),
         has_locust=folders[str(case.folder)].locust_page.is_file(),
     )

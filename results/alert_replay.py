@@ -27,6 +27,7 @@ import numpy as np
 
 from lockbench.checker.catalogue import CATALOGUE, GENERAL
 from lockbench.checker.check import check
+from lockbench.checker.clocks import on_one_clock
 from lockbench.checker.verdict import Report
 from lockbench.history.columns import History
 from lockbench.history.joining import killed_worker
@@ -104,17 +105,18 @@ class Replayed:
 
 def replay(history: History, *, unknown_after_s: float = 0.0) -> Replayed:
     """Judges the history anew and replays its counters."""
-    counted = counters(history, unknown_after_s=unknown_after_s)
-    found = violations_of(history, check(history))
-    violations = tuple(_replayed(history, counted, violation) for violation in found)
+    placed = on_one_clock(history)
+    counted = counters(placed, unknown_after_s=unknown_after_s)
+    found = violations_of(placed, check(history))
+    violations = tuple(_replayed(placed, counted, violation) for violation in found)
     return Replayed(counted.span_s, violations, _alarms(counted))
 
 
 def replay_judged(
     history: History, report: Report, *, unknown_after_s: float = 0.0
 ) -> tuple[ReplayedViolation, ...]:
-    """The violations of a history that is judged already. Nothing is counted where there are
-    none."""
+    """The violations of a history that is on one clock, and judged already. Nothing is counted
+    where there are none."""
     found = list(violations_of(history, report))
     if not found:
         return ()

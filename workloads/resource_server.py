@@ -50,7 +50,6 @@ class _State:
         return self.queue.popleft()
 
 
-
 class _Connection(asyncio.Protocol):
     def __init__(self, states: dict[bytes, _State], log: Recorder) -> None:
         self._states = states
