@@ -92,6 +92,7 @@ def merged(histories: Mapping[str, History]) -> History:
         hold_names=names["hold"],
         value_names={number: name for name, number in values.items()} or None,
         machines=tuple(histories),
+        missing=tuple(machine for machine, history in histories.items() if history.missing),
     )
 
 

@@ -127,3 +127,13 @@ def test_without_the_library_that_it_needs_it_is_named(
     monkeypatch.setattr("lockbench.evidence.check.find_spec", lambda _: None)
     with pytest.raises(BadInput, match=r"needs scipy.*pip install 'lockbench\[machines\]'"):
         merge(*machines(tmp_path, FLEET))
+
+
+def test_what_is_missing_of_a_part_is_missing_of_the_whole(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    files = machines(tmp_path, FLEET)
+    head, *rest = files[0].read_text().splitlines(keepends=True)
+    files[0].write_text(json.dumps(json.loads(head) | {"missing": ["b"]}) + "\n" + "".join(rest))
+    assert merge(*files) == 2
+    assert f"{files[0].stem}'s recording did not come back" in capsys.readouterr().out
