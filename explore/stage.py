@@ -144,6 +144,10 @@ class Player:
         limit_s += 2 * stage.setting.lasts_s(BEYOND)  # what may be done to it
         try:
             answer = self.actor.answer(limit_s)
+            if answer is None and not stage.is_over():
+                # Servers may need longer to serve again than a fault is meant to last.
+                stage.settle()
+                answer = self.actor.answer(limit_s)
         except Gone as error:
             raise self._gone() from error
         if answer is None:
@@ -254,9 +258,14 @@ class Stage:
         """Whether a fault has met its event."""
         return bool(self._seen)
 
+    def is_over(self) -> bool:
+        """Whether whatever was struck is over."""
+        acts = [seen for seen in self._seen if seen.how.act]
+        return all(seen.healed_ns for seen in acts) and monotonic_ns() > self._calm_ns
+
     def settle(self) -> None:
         """Waits until whatever was struck is over."""
-        while not self._is_over():
+        while not self.is_over():
             time.sleep(POLL_S)
 
     def pass_time(self, leases: float) -> None:
@@ -409,14 +418,9 @@ class Stage:
 
     def _calm_s(self) -> float:
         """For how long everything has been over, and the victim has had nothing left to do."""
-        if not self._scripted_ns or not self._is_over():
+        if not self._scripted_ns or not self.is_over():
             return 0.0
         return (monotonic_ns() - max(self._scripted_ns, self._calm_ns)) / 1e9
-
-    def _is_over(self) -> bool:
-        """Whether whatever was struck is over."""
-        acts = [seen for seen in self._seen if seen.how.act]
-        return all(seen.healed_ns for seen in acts) and monotonic_ns() > self._calm_ns
 
     # --- strikes ---
 

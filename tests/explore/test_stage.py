@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 import time
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -18,6 +19,7 @@ from lockbench.explore.orders import Acquire, Answer, Claim, Close, Open, Order,
 from lockbench.explore.stage import Stage
 from lockbench.explore.trial import Place, Played, Setting, Strike, Trial
 from lockbench.explore.trials import standing
+from tests.eventually import eventually
 
 LEASE_S = 0.1
 
@@ -190,3 +192,45 @@ def test_while_servers_are_struck_nothing_is_over(tmp_path: Path) -> None:
     assert stage._calm_s() == 0
     struck.healed_ns = 1
     assert stage._calm_s() > 0
+
+
+@dataclass
+class Late(Obedient):
+    """Answers when the servers are whole again, and not before."""
+
+    whole: threading.Event = field(default_factory=threading.Event)
+    waits: int = 0
+
+    def answer(self, timeout_s: float) -> Answer:
+        self.waits += 1
+        return Answer(granted=True) if self.whole.is_set() else cast("Answer", None)
+
+    def kill(self) -> None: ...
+
+
+@pytest.mark.parametrize("comes_back", [True, False])
+def test_a_call_hangs_only_when_the_fault_is_over(tmp_path: Path, *, comes_back: bool) -> None:
+    """A server may need longer to serve again than calls have time."""
+    victim = Late([])
+    stage = staged(tmp_path, [victim, *(Obedient([]) for _ in range(3))])
+    order = link.Order("request", 1, "held", 0.0)
+    event = link.Event("request", 1, 1, 1, time_ns=0)
+    seen = stage_module._Seen(FAULTS["server-killed"], event, order, time.monotonic_ns())
+    stage._seen.append(seen)
+
+    def serve_again() -> None:
+        eventually(lambda: victim.waits == 1)
+        if comes_back:
+            victim.whole.set()
+        seen.healed_ns = time.monotonic_ns()
+
+    thread = threading.Thread(target=serve_again)
+    thread.start()
+    if comes_back:
+        assert stage.victim.acquire()
+    else:
+        with pytest.raises(stage_module._Over):
+            stage.victim.acquire()
+    thread.join()
+    assert bool(stage.played.hangs) is not comes_back
+    assert victim.waits == 2
