@@ -57,6 +57,7 @@ from lockbench.results.documents import (
 from lockbench.results.judgements import (
     AS_EXPECTED,
     BROKE_UNDECLARED,
+    CONTRADICTED,
     NOTHING_DECLARED,
     VIOLATED,
     WORSE,
@@ -315,7 +316,7 @@ def _cell(numbered: Sequence[tuple[int, CaseResult]], *, short: bool, once: bool
         lines.append(NOT_EXPECTED)
     elif lines and BROKE_UNDECLARED in found:
         lines.append(UNDECLARED)
-    elif lines and NOTHING_DECLARED not in found and not short:
+    elif lines and found.isdisjoint({NOTHING_DECLARED, CONTRADICTED}) and not short:
         lines.append("(expected)")
     kept = [case for case in cases if case.judgement == AS_EXPECTED and not broken(case)]
     if kept:

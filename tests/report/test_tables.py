@@ -194,6 +194,11 @@ def test_repeated_cases_give_k_of_n() -> None:
     )
 
 
+def test_what_the_service_refutes_is_not_called_expected() -> None:
+    refuted = case("etcd", "kill", broke=("double-grant",), judgement="contradicted")
+    assert "(expected)" not in matrix_of(overview([refuted]))["etcd"]["kill"]
+
+
 def test_kept_stands_with_its_tries() -> None:
     """One sentence where it is the same of every cell; else each cell has its own."""
     once = [case("etcd", "kill"), case("redlock", "wipe", broke=("double-grant",))]
