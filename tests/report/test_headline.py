@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any
 
 import pytest
@@ -167,13 +168,12 @@ def test_what_broke_as_it_may_makes_no_case_green(judgement: str, said: str) -> 
 
 
 def test_a_control_that_broke_otherwise_than_it_must_is_not_caught() -> None:
-    broke = {"broke": ("stale-holder",), "control": True}
-    otherwise = case("redis-no-owner", "kill", judgement="did not show", **broke)
+    control = partial(case, "redis-no-owner", "kill", broke=("stale-holder",), control=True)
+    otherwise = control(judgement="did not show")
     lines = " ".join(headline([otherwise]).lines)
     assert "not caught: redis-no-owner under kill" in lines
     assert "and caught" not in lines
-    caught = case("redis-no-owner", "kill", **broke)
-    assert "and caught: redis-no-owner" in " ".join(headline([caught]).lines)
+    assert "and caught: redis-no-owner" in " ".join(headline([control()]).lines)
 
 
 @pytest.mark.parametrize(
