@@ -13,6 +13,7 @@ import logging
 import os
 import random
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from functools import cached_property
 from pathlib import Path
 from time import monotonic_ns
@@ -39,21 +40,29 @@ from lockbench.workloads.use import Lasting
 log = logging.getLogger("lockbench.session")
 
 POLL_S: Final = 0.005
-# Of plain Locust, where they are more than the load has client groups.
-WORKERS_MAX: Final = 101
+# Of plain Locust, where each is started alone.
+WORKERS_MAX: Final = 100
 # Of a heavy-tailed hold (Pareto): its index, and how many times the mean it may last.
 HEAVY_INDEX: Final = 1.5
 HEAVY_TIMES_MAX: Final = 100.0
 
 
 class Session:
-    """One per worker process."""
+    """One per worker process. ``processes``: of plain Locust, how many one start of it has; None
+    for a worker that was started alone."""
 
-    def __init__(self, load: Load, worker: int, *, started_by_bench: bool) -> None:
-        self.load = load
+    def __init__(
+        self, load: Load, worker: int, *, started_by_bench: bool, processes: int | None = None
+    ) -> None:
         self.started_by_bench = started_by_bench
-        # Plain Locust may have more workers than the load has client groups.
-        self.worker = worker if started_by_bench else 1 + (worker - 1) % load.workers
+        self.worker = self._group = worker
+        self._processes = processes or 1
+        if not started_by_bench:
+            # Plain Locust may have more workers than the load has client groups.
+            self._group = 1 + (worker - 1) % load.workers
+            among = processes if processes and worker <= processes else WORKERS_MAX
+            load = replace(load, workers=among, elsewhere=0)
+        self.load = load
         self.system = find(load.lock)
         self.asked = find_workload(load.workload)
         self._store = find_store(load.store) if load.store else None
@@ -65,10 +74,10 @@ class Session:
                 write_meta(history, load.objects(), wall_minus_monotonic_ns=ahead_ns)
         self.recorder = Recorder(history, worker)
         self._first_number = worker
-        self._step = load.workers + 1 if worker <= load.workers else WORKERS_MAX
+        self._step = load.workers + 1
         self.control = Control(load.control)
         self._numbers: dict[str, Iterator[int]] = {}
-        self.page = self.control.worker(self.worker)
+        self.page = self.control.worker(self._group)
         self.busy = 0
         self.show_busy = self.page.busy_setter()
         self.progress: dict[str, int] = {}
@@ -78,9 +87,9 @@ class Session:
             self.control.start_ns = monotonic_ns()
 
     @classmethod
-    def here(cls, place: int | None = None) -> Session:
+    def here(cls, place: int | None = None, processes: int | None = None) -> Session:
         """From the environment variables that the bench (or a person) set. ``place``: that of a
-        worker of plain Locust, from 1 on."""
+        worker of plain Locust, from 1 on; ``processes``: how many were started with it."""
         path = os.environ.get(ENVIRONMENT)
         if path is None:
             raise SystemExit(
@@ -92,7 +101,12 @@ class Session:
         while worker is not None and not Path(path).exists():
             gevent.sleep(POLL_S)
         number = int(worker or place or 1)
-        return cls(Load.read(Path(path)), number, started_by_bench=worker is not None)
+        return cls(
+            Load.read(Path(path)),
+            number,
+            started_by_bench=worker is not None,
+            processes=processes,
+        )
 
     def number(self, kind: str) -> int:
         """A number for the next user of a kind, that no other worker gives out."""
@@ -101,7 +115,7 @@ class Session:
 
     def connect(self, observer: Observer) -> LockClient:
         """A client of the lock under test, through the links of this worker's group."""
-        nodes = [Address(host, port) for host, port in self.load.nodes[self.worker]]
+        nodes = [Address(host, port) for host, port in self.load.nodes[self._group]]
         pace = self.load.pace
 
         def connect(to: Observer) -> LockClient:
@@ -117,7 +131,7 @@ class Session:
         load, store = self.load, self._store
         if store is None:
             return None
-        mine = load.store_nodes[self.worker] if load.store_nodes else ()
+        mine = load.store_nodes[self._group] if load.store_nodes else ()
         nodes = [Address(host, port) for host, port in mine]
         timeout_s = load.pace.client_timeout_s
         return store.connect(Where(nodes, load.store_folder, store.topology, timeout_s))
@@ -131,11 +145,14 @@ class Session:
     def arrivals(self) -> Arrivals | None:
         """This worker's share of an open load, from the contended phase on; None for a closed."""
         rate = float(self.asked.options.get("rate", 0))
-        clients = self.load.allotment[self.worker].get("ContendedUser", 0)
-        if rate == 0 or clients == 0:
+        share = 1 / self._processes
+        if self.started_by_bench:
+            clients = self.load.allotment[self.worker].get("ContendedUser", 0)
+            share = clients / self.load.clients if clients else 0.0
+        if rate * share == 0:
             return None
         return Arrivals(
-            rate * clients / self.load.clients,
+            rate * share,
             str(self.asked.options["arrivals"]),
             self.phase_end_ns(2),
             f"{self.load.seed} {self.worker}",

@@ -55,8 +55,11 @@ def session(environment: Environment | None = None) -> Session:
     """The session of this process, made at first use. Plain Locust numbers its workers itself."""
     if not _sessions:
         runner = None if environment is None else environment.runner
-        place = runner.worker_index + 1 if isinstance(runner, WorkerRunner) else None
-        _sessions.append(Session.here(place))
+        if environment is not None and isinstance(runner, WorkerRunner):
+            processes = getattr(environment.parsed_options, "processes", None)
+            _sessions.append(Session.here(runner.worker_index + 1, processes))
+        else:
+            _sessions.append(Session.here(processes=1))
     return _sessions[0]
 
 

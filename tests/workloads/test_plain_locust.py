@@ -27,7 +27,7 @@ from lockbench.history.op import NULL, F, Type
 from lockbench.history.recorder import PROCESSES_PER_WORKER
 from lockbench.history.recording import is_recording, read_recording
 from lockbench.workloads.fleet import Fleet, free_port
-from lockbench.workloads.load import ENVIRONMENT, Pace, Phases
+from lockbench.workloads.load import ENVIRONMENT, Load, Pace, Phases
 from tests.eventually import eventually
 from tests.locks.fakes import FakeRedis
 from tests.workloads.test_load import LOAD
@@ -305,3 +305,24 @@ def fetched(url: str) -> dict[str, Any]:
             return found
     except OSError:
         return {}
+
+
+@pytest.mark.parametrize("processes", [1, 4])
+def test_one_start_carries_the_rate_that_was_asked_for(load: Path, processes: int) -> None:
+    """The load was made for two processes of the bench. Each user has a key of its own."""
+    asked, phases = Load.read(load), Phases(floor_s=0.2, own_s=8, contended_s=600)
+    replace(asked, workload="mutex:rate=40:arrivals=constant", phases=phases).save(load)
+
+    def intended_s(history: History) -> Any:
+        shared = [number for number, key in enumerate(history.keys) if key in SHARED]
+        jobs = (history.f == F.ACQUIRE) & np.isin(history.key, shared)
+        return history.intended_ns[jobs & (history.intended_ns != NULL)] / 1e9
+
+    among = ["--processes", str(processes)] if processes > 1 else []
+    words = ["--headless", "-u", "12", "-r", "100", "--only-summary", *among]
+    running = Locust(load, *words, "MutexUser")
+    running.stopped_once(lambda: any(len(intended_s(found)) > 200 for found in histories(load)))
+    history = recorded(load)
+    asked_s = intended_s(history)
+    assert len(asked_s) / np.ptp(asked_s) == pytest.approx(40, rel=0.1)
+    assert sum(key.startswith("own-contended-") for key in history.keys) == 12
