@@ -13,7 +13,15 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from lockbench.checker.catalogue import ALWAYS, AT_THE_RESOURCE, CATALOGUE, GENERAL, NAMED, Needs
+from lockbench.checker.catalogue import (
+    ALWAYS,
+    AT_THE_RESOURCE,
+    CATALOGUE,
+    GENERAL,
+    NAMED,
+    OF_LOCKS,
+    Needs,
+)
 from lockbench.checker.follows import causes_of, following, told
 from lockbench.locks.base import ANY, Expectation, System
 from lockbench.locks.shared.lease import lives_on
@@ -80,8 +88,7 @@ class Expected:
 
     def words(self, required: Collection[str] = ALWAYS) -> dict[str, str]:
         """Verdict → what is expected, in one word, for a case's document."""
-        always = (*ALWAYS, GENERAL, "false-release", "leaked-lock")
-        names = dict.fromkeys((*always, *required))
+        names = dict.fromkeys((*OF_LOCKS, *required))
         unsaid = self.unpreventable(names)
         return {v: NOTHING_DECLARED if v in unsaid else self.of(v).expected for v in names}
 

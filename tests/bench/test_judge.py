@@ -11,7 +11,7 @@ import pytest
 from lockbench.bench.document import required_of
 from lockbench.bench.judge import MAY, Expected, Judgement, expectation, judge
 from lockbench.bench.plan import make_case
-from lockbench.checker.catalogue import ALWAYS, OF_JOBS
+from lockbench.checker.catalogue import ALWAYS, OF_JOBS, OF_LOCKS
 from lockbench.checker.follows import FOLLOWS, causes_of
 from lockbench.locks.base import ANY, Expectation, System
 from lockbench.locks.registry import find, systems
@@ -333,6 +333,13 @@ def test_silence_is_no_claim_and_hides_no_break() -> None:
     assert broke.why == "double-grant: broke, and nothing is declared under latency"
     assert "expected to hold" not in broke.why
     assert under("latency").words()[DOUBLE] == "undeclared"
+
+
+def test_a_document_says_of_every_verdict_of_a_lock_what_is_expected() -> None:
+    """Of wrong-extend, too: what is declared of it is no break that nobody declared."""
+    may = {"client-pause": {"wrong-extend": Expectation("may-break", "its page")}}
+    assert own(**may).words()["wrong-extend"] == "may-break"
+    assert set(own().words()) == set(OF_LOCKS)
 
 
 def test_what_is_declared_is_judged_as_ever() -> None:
