@@ -11,7 +11,7 @@ from typing import Final
 
 from lockbench.bench import plan
 from lockbench.bench.plan import MUTEX, PUBLISHED, Case, expected_s
-from lockbench.evidence.sides import Side, check_image_is_used, locks_of, parse
+from lockbench.evidence.sides import Side, check_image_is_used, locks_of, parse, without_login
 from lockbench.results.errors import BadInput
 from lockbench.results.gate import metrics_of
 from lockbench.results.statistics import needed_pairs
@@ -105,7 +105,8 @@ def order(
     for pair in range(SCHEDULES * chosen):
         for case in (case for both in cases.values() for case in both):
             plan.resolve(of_pair(case, seed, pair))
-    words = ["lockbench", "regress", "--base", base, "--new", new]
+    words = ["lockbench", "regress"]
+    words += ["--base", without_login(base), "--new", without_login(new)]
     words += ["--lock", ",".join(locks)] if locks else []
     words += [] if list(faults) == ["none"] else ["--fault", ",".join(faults)]
     words += [] if workload == MUTEX else ["--workload", workload]

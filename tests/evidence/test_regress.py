@@ -308,6 +308,14 @@ def test_the_command_that_repeats_it_stands_in_the_order() -> None:
     )
 
 
+def test_the_command_that_repeats_it_lets_nobody_into_a_repository() -> None:
+    source = "git+https://{}example.org/redis-py@v5"
+    found = asked(new=source.format("token:secret@"))
+    assert found.repeat.startswith(
+        f"lockbench regress --base current --new {source.format('')} --lock redis-token"
+    )
+
+
 def installed(folder: Path, name: str, version: str, code: str = "") -> None:
     """As pip leaves a library behind."""
     (folder / name).mkdir(parents=True)
