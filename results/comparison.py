@@ -144,6 +144,10 @@ def _with_cells(made: Comparison, cells: Sequence[Cell]) -> Comparison:
     ordered = worst_first(endings)
     # What was said of verdicts and of runs stays; of numbers it is said anew.
     stays = {e: s for e, s in made.sentences.items() if e in {"safety", "bench", "inconclusive"}}
+    before_after = zip(made.cells, cells, strict=True)
+    unsure = [change_words(now) for was, now in before_after if was.word == "worse" != now.word]
+    if unsure and "inconclusive" in stays:
+        stays["inconclusive"] += f"; uncertain beside the other comparisons: {'; '.join(unsure)}"
     anew = sentences([e for e in ordered if e not in stays], made.changes, cells, {})
     said = {ending: stays.get(ending) or anew[ending] for ending in ordered}
     return replace(made, endings=ordered, cells=cells, sentences=said)
