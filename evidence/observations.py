@@ -405,6 +405,7 @@ def _counts(case: CaseResult) -> bool:
         and topology is not None
         and topology.name in system.topologies
         and case.size == topology.default_size
+        and case.resource is None  # a store with a check of its own
         and case.fault in {NONE, *faults()}
         and case.workload == MUTEX
         and case.network == "loopback"

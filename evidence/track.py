@@ -40,7 +40,7 @@ from lockbench.results.cases import attempts, broken, k_of_n
 from lockbench.results.documents import CaseResult
 from lockbench.results.errors import BAD_INPUT, BadInput
 from lockbench.results.store import NotARun, RunFolder, open_run, write_atomically
-from lockbench.results.stored import Edited, history_of
+from lockbench.results.stored import Edited, countable, history_of, stored
 from lockbench.results.wording import printable
 
 FOLDER: Final = Path(__file__).resolve().parents[1] / "docs" / "track"
@@ -298,12 +298,15 @@ def count(
 
 
 def _cases_of(run: Path) -> Sequence[CaseResult]:
-    """The cases of a run; none, and a word about it, where it did not come to results."""
+    """The cases of a run; none, and a word about it, where it did not come to results, or where
+    nothing of it can be counted."""
     try:
-        return open_run(run).evidence().cases
+        found = stored(run)
+        countable([found])
     except NotARun as error:
         print(printable(f"not counted: {error}"), file=sys.stderr)
         return []
+    return found.cases
 
 
 @app.command()

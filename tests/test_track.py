@@ -188,3 +188,14 @@ def test_count_says_how_often_a_dead_holders_key_stayed_locked(
     track.count(runs, lock="etcd", fault="pause", topology=None)
     said = capsys.readouterr().out.splitlines()
     assert said == ["double-grant 3 of 3", "linearizable 3 of 3", "locked 1 of 2"]
+
+
+def test_count_takes_no_side_of_a_change_for_the_lock(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    whole = make_run(tmp_path / "whole", double=True).path
+    side = make_run(tmp_path / "side", double=True, change=lambda case: case.update(side="new"))
+    track.count([whole, side.path], lock="etcd", fault="pause", topology=None)
+    said = capsys.readouterr()
+    assert "double-grant 1 of 1" in said.out.splitlines()
+    assert "both sides of a change" in said.err

@@ -66,8 +66,7 @@ def write(folder: Path, given: Material) -> int:
     index = folder / "index.html"
     if folder.exists() and not folder.is_dir():
         raise BadInput(f"{folder} is a file; name a folder")
-    is_site = index.is_file() and MARK in read_text(index)
-    if folder.is_dir() and any(folder.iterdir()) and not is_site:
+    if folder.is_dir() and any(folder.iterdir()) and not _is_site(index):
         raise BadInput(f"{folder} holds something else than a site; name a new folder")
     try:
         written = dict(pages(given))
@@ -81,6 +80,13 @@ def write(folder: Path, given: Material) -> int:
     except OSError as error:
         raise BadInput(f"{folder} cannot be written: {error.strerror or error}") from error
     return len(written)
+
+
+def _is_site(index: Path) -> bool:
+    try:
+        return index.is_file() and MARK in read_text(index)
+    except BadFile:
+        return False
 
 
 def pages(given: Material) -> Iterator[tuple[str, str]]:

@@ -377,6 +377,10 @@ def test_only_a_site_is_written_over(planted: Material, site: Path, tmp_path: Pa
     stranger.touch()
     with pytest.raises(BadInput, match="something else than a site"):
         write(tmp_path, planted)
+    (tmp_path / "latin").mkdir()
+    (tmp_path / "latin" / "index.html").write_bytes("<p>Übersicht".encode("latin-1"))
+    with pytest.raises(BadInput, match="something else than a site"):
+        write(tmp_path / "latin", planted)
     with pytest.raises(BadInput, match="is a file"):
         write(stranger, planted)
     copy = tmp_path / "copy"

@@ -192,8 +192,12 @@ def test_rates_are_those_of_the_last_run_with_nothing_in_the_way(
 
 @pytest.mark.parametrize(
     "change",
-    [{"network": "region"}, {"own": {"spec": "./etcd", "file": "./etcd", "sha256": "0" * 64}}],
-    ids=["another network", "a lock from elsewhere with the same name"],
+    [
+        {"network": "region"},
+        {"own": {"spec": "./etcd", "file": "./etcd", "sha256": "0" * 64}},
+        {"resource": "postgres:guard=fence"},
+    ],
+    ids=["another network", "a lock from elsewhere with the same name", "a guarded store"],
 )
 def test_what_no_expectation_was_written_for_does_not_count(
     change: dict[str, Any], tmp_path: Path
