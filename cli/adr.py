@@ -32,7 +32,7 @@ from lockbench.locks.registry import systems
 from lockbench.nemesis.registry import faults
 from lockbench.report.console import say, say_json, warn
 from lockbench.results.comparison import differences
-from lockbench.results.documents import CaseResult, Machine
+from lockbench.results.documents import CaseResult
 from lockbench.results.errors import BadInput
 from lockbench.results.store import NotARun
 from lockbench.results.stored import Edited, Stored, countable, left_out, stored, stored_set
@@ -160,7 +160,7 @@ def adr(
         found,
         cases,
         published,
-        machine=runs[0].machine if runs else Machine(),
+        machines=[run.machine for run in runs],
         notes=_not_one_experiment(runs, anyway=True),
         date=max((run.path.name for run in runs), default=datetime.now(UTC).isoformat())[:10],
     )

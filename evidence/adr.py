@@ -150,9 +150,8 @@ def evidence_of(runs: Sequence[Stored]) -> list[tuple[Evidence, CaseResult]]:
     so that tries of one fault stand together."""
     found = []
     for run in runs:
-        planned = run.plan.cases
-        for at, case in enumerate(run.cases):
-            replaced = planned[at].images if len(planned) == len(run.cases) else ()
+        images = run.plan.images_of(len(run.cases))
+        for case, replaced in zip(run.cases, images, strict=True):
             found.append((_evidence(run, case, replaced), case))
     labels = labels_of([case for _, case in found])
     locks, faults = in_order(labels), in_order(case.fault for _, case in found)

@@ -20,7 +20,7 @@ from lockbench.evidence.templates import rendered
 from lockbench.nemesis.registry import faults
 from lockbench.report.grid import Markdown, markdown_table
 from lockbench.results import wording
-from lockbench.results.cases import in_order
+from lockbench.results.cases import in_order, is_elsewhere, is_over_hosts, names_of
 from lockbench.results.documents import CaseResult, Machine
 from lockbench.results.machine import describe
 from lockbench.results.statistics import BOUND_TRIES_MIN, Share
@@ -55,11 +55,11 @@ def record(
     evidence: Sequence[tuple[Evidence, CaseResult]],
     published: Breaks | None = None,
     *,
-    machine: Machine,
+    machines: Sequence[Machine],
     notes: Sequence[str],
     date: str,
 ) -> str:
-    """The whole document, Markdown."""
+    """The whole document, Markdown. ``machines``: of each of the runs, the one that made it."""
     found = [one for one, _ in evidence]
     wanted = needed(decision, published=published)
     return rendered(
@@ -84,8 +84,9 @@ def record(
         unsettled=unsettled(decision),
         almost=[(o, only) for o in options if (only := _breaks_only_under(o, decision))],
         not_tested=_not_tested(options, evidence),
-        machine=describe(machine),
-        where=_where(options, machine),
+        machine=describe(machines[0] if machines else Machine()),
+        where=_where(options, evidence, machines),
+        one_machine=_is_one(evidence, machines),
         notes=notes,
         date=date,
         tries=TRIES,
@@ -146,10 +147,25 @@ def _by_command(evidence: Sequence[Evidence]) -> list[tuple[str, list[Evidence]]
     return list(found.items())
 
 
-def _where(options: Sequence[Option], machine: Machine) -> str:
+def _is_one(evidence: Sequence[tuple[Evidence, CaseResult]], machines: Sequence[Machine]) -> bool:
+    """Whether all servers and clients of all cases were on one machine, and that the same."""
+    cases = [case for _, case in evidence]
+    beside = any(is_elsewhere(c) or is_over_hosts(c) or c.machines for c in cases)
+    return not beside and len({(one.cpu, one.cores_usable) for one in machines}) <= 1
+
+
+def _where(
+    options: Sequence[Option],
+    evidence: Sequence[tuple[Evidence, CaseResult]],
+    machines: Sequence[Machine],
+) -> str:
     networks = wording.words(in_order(o.network for o in options if o.evidence))
-    cores = f" with {machine.cores_usable} cores" if machine.cores_usable else ""
-    return f"on one machine{cores}, over {networks}" if networks else ""
+    if not networks:
+        return ""
+    if not _is_one(evidence, machines):
+        return f"on more than one machine, over {networks}"
+    usable = machines[0].cores_usable if machines else None
+    return f"on one machine{f' with {usable} cores' if usable else ''}, over {networks}"
 
 
 def _breaks_only_under(option: Option, decision: Decision) -> str | None:
@@ -246,8 +262,8 @@ def _latency(o: Option, rate_per_s: float | None) -> str:
 def _not_tested(
     options: Sequence[Option], evidence: Sequence[tuple[Evidence, CaseResult]]
 ) -> list[str]:
-    tried = {t.fault.partition(":")[0] for o in options for t in o.tried}
-    absent = [name for name in faults() if not any(name in fault for fault in tried)]
+    tried = {name for o in options for t in o.tried for name in names_of(t.fault)}
+    absent = [name for name in faults() if name not in tried]
     lines = [f"on no option: {', '.join(absent)}"] if absent else []
     lines += [
         f"{o.name}: {fault}, because {why}"

@@ -17,7 +17,6 @@ from __future__ import annotations
 
 import contextlib
 import inspect
-import re
 import shlex
 import shutil
 from collections.abc import Iterator
@@ -51,10 +50,10 @@ from lockbench.results.cases import (
     broken,
     command_of,
     expected_of,
-    fault_name,
     is_elsewhere,
     is_over_hosts,
     k_of_n,
+    names_of,
     proven,
 )
 from lockbench.results.documents import CaseResult
@@ -76,6 +75,9 @@ SAME: Final = (
     "seed",
     "clients",
     "keys",
+    "resource",
+    "side",
+    "ref",
 )
 
 
@@ -107,12 +109,19 @@ class Broken:
     @property
     def library(self) -> libraries.Beside | None:
         """None for a lock whose client runs inside the worker."""
-        return libraries.beside(self.declared_as, self.found.versions)
+        return libraries.beside(self.declared_as, self.found.versions, self.case.side)
 
     @property
     def as_declared(self) -> bool:
         """Whether the lock's declaration says of this fault that it breaks the verdict, or may."""
         return expected_of(self.case, self.verdict) in MAY
+
+    @property
+    def images(self) -> tuple[tuple[str, str], ...]:
+        """(name, reference) of the server images that the case replaced."""
+        cases = self.found.cases
+        replaced = zip(cases, self.found.plan.images_of(len(cases)), strict=True)
+        return next((images for case, images in replaced if case.folder == self.case.folder), ())
 
     @property
     def title(self) -> str:
@@ -252,8 +261,7 @@ def _claim(it: Broken) -> Claim | None:
         causes = (cause for cause in FOLLOWS.get(verdict, ()) if cause in broken(it.case))
         verdict = next(causes, verdict)
     # Of several faults, silence about one is silence about all.
-    names = re.split(r"\+| then ", fault_name(it.case))
-    found = [expectation(system, name, verdict) for name in names]
+    found = [expectation(system, name, verdict) for name in names_of(it.case.fault)]
     return Claim(system, verdict, SILENCE if SILENCE in found else found[0])
 
 
@@ -309,7 +317,8 @@ def _versions(it: Broken) -> list[tuple[str, str]]:
     topology = topologies().get(it.case.topology or "")
     rows = [] if library is None else library.versions()
     for name, image in (versions.images or {}).items():
-        if name == LINK_IMAGE or topology is None or name in topology.images:
+        started = topology is None or name in topology.images
+        if name == LINK_IMAGE or started or name in dict(it.images).values():
             packages = ", ".join(f"{k} {v}" for k, v in (image.versions or {}).items())
             rows.append((f"image {name}", f"{packages} ({image.digest or image.id})"))
     # What the bench itself stands on is no part of a library beside it.
@@ -318,8 +327,10 @@ def _versions(it: Broken) -> list[tuple[str, str]]:
 
 
 def _commands(it: Broken, small: bool) -> Iterator[str]:
-    yield command_of(it.case)
-    if len(it.found.cases) == 1 and not (is_elsewhere(it.case) or is_over_hosts(it.case)):
+    instead = it.found.versions.instead
+    yield command_of(it.case, it.images, instead)
+    elsewhere = is_elsewhere(it.case) or is_over_hosts(it.case)
+    if len(it.found.cases) == 1 and not elsewhere and instead is None:
         yield shlex.join(["lockbench", "run", "--replay", str(it.found.path), "--times", "5"])
     if small:
         yield "lockbench check history.jsonl"

@@ -113,9 +113,17 @@ class Beside:
         (target / PINS).write_text("".join(lines), encoding="utf-8")
 
 
-def beside(lock: str, versions: Versions) -> Beside | None:
-    """None for a lock whose client runs inside the worker, and for one that is not declared."""
+def beside(lock: str, versions: Versions, side: str | None = None) -> Beside | None:
+    """None for a lock whose client runs inside the worker, and for one that is not declared.
+    ``side``: that of a change, of which only what it installed is recorded."""
     library = clients.declared(lock)
     if library is None:
         return None
-    return Beside(lock, library, (versions.clients or {}).get(clients.name_of(library), Client()))
+    recorded = (versions.clients or {}).get(clients.name_of(library), Client())
+    of_side = (versions.sides or {}).get(side or "")
+    if recorded == Client() and of_side is not None and of_side.library:
+        installed = dict(one.split("==", 1) for one in of_side.library.split(", "))
+        pins = clients.as_pinned(library)["pins"]
+        known = {name: str(version) for name, version in pins.items()}
+        recorded = Client(pins={**known, **{k: v for k, v in installed.items() if k in known}})
+    return Beside(lock, library, recorded)

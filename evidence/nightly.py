@@ -49,7 +49,7 @@ from lockbench.evidence import planted
 from lockbench.evidence.baseline import checked_out
 from lockbench.evidence.regress import regress
 from lockbench.evidence.regress_plan import BASE, PAIRS, SCHEDULES, Order, of_pair, order
-from lockbench.evidence.sides import BASELINE, CURRENT, install, known_locks, parse
+from lockbench.evidence.sides import BASELINE, install, known_locks, parse
 from lockbench.history.files import BadFile, MissingFile, read_text
 from lockbench.locks.registry import systems
 from lockbench.locks.shared.library import library_of
@@ -60,7 +60,7 @@ from lockbench.report.trends import figures_of, machine_in, page, versions_in
 from lockbench.results import documents
 from lockbench.results.cases import command_of, in_order, lock_of
 from lockbench.results.comparison import Comparison, rejudged
-from lockbench.results.documents import CaseResult, Results
+from lockbench.results.documents import CURRENT, CaseResult, Results
 from lockbench.results.errors import (
     BAD_INPUT,
     BadInput,

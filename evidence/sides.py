@@ -49,10 +49,9 @@ from lockbench.locks.shared import pins
 from lockbench.locks.shared.client_container import ContainerLibrary as Contained
 from lockbench.locks.shared.library import INSTEAD, AnyLibrary, Library, library_of, python_path
 from lockbench.results import machine
-from lockbench.results.documents import WITH, Client, Versions, VersionsSide
+from lockbench.results.documents import CURRENT, WITH, Client, Versions, VersionsSide
 from lockbench.results.errors import BadInput
 
-CURRENT: Final = "current"
 BASELINE: Final = "baseline"
 LIBRARY: Final = re.compile(r"([A-Za-z0-9_.-]+)==([A-Za-z0-9_.!+-]+)")
 GO_REF: Final = re.compile(r"go:(\w[\w./~-]*)@(v[\w.+-]+)")

@@ -139,7 +139,7 @@ def compose(source: Source) -> Content:
         pictures=tuple(_pictures(source)) if compared is None else (),
         warnings=warnings,
         comparison=() if compared is None else tuple(_comparison(compared)),
-        sections=tuple(_section(seen, tables) for seen in source.seen),
+        sections=tuple(_section(seen, tables, again) for seen, again in _commands(source)),
         verdicts=VERDICTS.grid(VERDICTS.rows(cases)),
         how_to_read=HOW_TO_READ,
     )
@@ -256,7 +256,14 @@ def _charts(seen: Seen) -> Iterator[Chart]:
         yield replace(chart, caption=chart.caption + void)
 
 
-def _section(seen: Seen, tables: Sequence[tuple[Table, Sequence[Row]]]) -> Section:
+def _commands(source: Source) -> Iterator[tuple[Seen, str]]:
+    """Each case with the command that runs it again."""
+    images, instead = source.run.plan().images_of(len(source.seen)), source.versions.instead
+    for seen, replaced in zip(source.seen, images, strict=True):
+        yield seen, command_of(seen.case, replaced, instead)
+
+
+def _section(seen: Seen, tables: Sequence[tuple[Table, Sequence[Row]]], again: str) -> Section:
     case = seen.case
     words = verdict_words(case)
     found = [
@@ -282,7 +289,7 @@ def _section(seen: Seen, tables: Sequence[tuple[Table, Sequence[Row]]]) -> Secti
         figures=seen.figures,
         charts=() if seen.line is None else tuple(_charts(seen)),
         grids=tuple(grids),
-        command=command_of(case),
+        command=again,
         history=whole_digest(case.history_sha256),
         folder=f"cases/{case.folder}",
         locust=quote(f"cases/{case.folder}/locust/locust.html") if seen.has_locust else "",

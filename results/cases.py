@@ -7,6 +7,7 @@ numbers.
 
 from __future__ import annotations
 
+import re
 import shlex
 from collections.abc import Iterable, Mapping, Sequence
 from numbers import Real
@@ -18,6 +19,7 @@ from lockbench.checker.catalogue import GENERAL
 from lockbench.checker.follows import following
 from lockbench.checker.verdict import Report
 from lockbench.results.documents import (
+    CURRENT,
     ByPhase,
     CaseResult,
     Entry,
@@ -54,9 +56,16 @@ def asked_lock(case: CaseResult) -> str:
 def fault_name(case: CaseResult) -> str:
     """The fault without its parameters; of several, together or one after the other, all names."""
     steps = (step.split("+") for step in case.fault.split(" then "))
-    return " then ".join(
-        "+".join(part.strip().partition(":")[0] for part in step) for step in steps
-    )
+    return " then ".join("+".join(map(_without_parameters, step)) for step in steps)
+
+
+def _without_parameters(fault: str) -> str:
+    return fault.strip().partition(":")[0]
+
+
+def names_of(fault: str) -> list[str]:
+    """Of several faults, together or one after the other, each without its parameters."""
+    return [_without_parameters(one) for one in re.split(r"\+| then ", fault)]
 
 
 def faults_during(case: CaseResult, verdict: str) -> tuple[str, ...]:
@@ -359,9 +368,12 @@ def is_elsewhere(case: CaseResult) -> bool:
     return str(case.topology).endswith(ELSEWHERE)
 
 
-def command_of(case: CaseResult, images: Sequence[Sequence[str]] = ()) -> str:
+def command_of(
+    case: CaseResult, images: Sequence[Sequence[str]] = (), instead: str | None = None
+) -> str:
     """The command that runs a case again on another day: the same schedule of faults, not the same
-    network. ``images`` are the (name, reference) it replaced."""
+    network. ``images`` are the (name, reference) it replaced, ``instead`` is the REF that its run
+    was made with."""
     limit_s = None
     if case.phases_s and not is_published(case):
         limit_s = sum(asdict(replace(case.phases_s, rates_s=0.0)).values())
@@ -371,6 +383,7 @@ def command_of(case: CaseResult, images: Sequence[Sequence[str]] = ()) -> str:
     for flag, value in (
         ("--fault", None if is_published(case) else case.fault),
         ("--workload", case.workload),
+        ("--resource", case.resource),
         ("--time-limit", limit_s),
         ("--cluster", "FILE" if is_elsewhere(case) else None),
         ("--hosts", "FILE" if is_over_hosts(case) else None),
@@ -384,6 +397,12 @@ def command_of(case: CaseResult, images: Sequence[Sequence[str]] = ()) -> str:
     ):
         if value is not None:
             words += [flag, f"{value:g}" if isinstance(value, float) else str(value)]
-    for name, ref in images:
-        words += ["--image", f"{name}={ref}"]
+    replaced = [f"{name}={ref}" for name, ref in images]
+    for image in replaced:
+        words += ["--image", image]
+    with_ref = (case.ref or instead or CURRENT).removeprefix("image:")
+    # The side of a change, where it is no other lock, topology or image, which are said above.
+    said = {CURRENT, case.lock, f"topology:{case.topology}", *replaced}
+    if with_ref not in said and not asked_lock(case).startswith(with_ref):
+        words += ["--with", with_ref]
     return shlex.join(words)

@@ -49,9 +49,10 @@ def explore(
     from msgspec import to_builtins
 
     from lockbench.bench import plan
-    from lockbench.evidence.sides import CURRENT, instead, parse
+    from lockbench.evidence.sides import instead, parse
     from lockbench.explore.asked import asked
     from lockbench.explore.command import beforehand, ending, every_lock, explore_each, explore_one
+    from lockbench.results.documents import CURRENT
     from lockbench.results.errors import BadInput, Ending, Unfit
 
     console = err if as_json else out

@@ -64,6 +64,7 @@ class Own(Part, frozen=True):
     libraries: Versioned | None = None
 
 
+CURRENT: Final = "current"  # the REF of this tree with what is pinned here
 WITH: Final = "with"  # the only side of a run that was made with another version
 
 

@@ -101,3 +101,10 @@ class Plan(Document, frozen=True, kw_only=True):
     pairs: Count | None = None
     seed: Seed | None = None
     repeat: str | None = None
+
+    def images_of(self, cases: int) -> list[tuple[tuple[str, str], ...]]:
+        """Of each of the ``cases`` of a run the (name, reference) of the images it replaced; none
+        where it is not known which of those that were planned ran."""
+        if len(self.cases) != cases:
+            return [()] * cases
+        return [planned.images for planned in self.cases]

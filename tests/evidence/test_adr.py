@@ -166,7 +166,7 @@ def decided(
     evidence = evidence_of([run])
     found = considered(options([run], evidence), answers)
     decision = decide(found, answers)
-    text = record(decision, found, evidence, machine=run.machine, notes=[], date="2026-01-02")
+    text = record(decision, found, evidence, machines=[run.machine], notes=[], date="2026-01-02")
     return decision, found, text
 
 
@@ -576,7 +576,7 @@ def test_from_nothing_it_considers_a_recipe_and_a_go_client_of_each_system(tmp_p
     decision = decide(considered([], CORRECT, anew=True), CORRECT)
     found = {one.option.lock for one in needed(decision)}
     assert found == {"etcd", "etcd-concurrency", "zookeeper"}  # the others have no fence
-    text = record(decision, [], [], machine=Machine(), notes=[], date="2026-01-02")
+    text = record(decision, [], [], machines=[], notes=[], date="2026-01-02")
     assert "Nothing was measured" in text
 
 
@@ -624,7 +624,7 @@ def test_what_broke_it_before_is_tried_first() -> None:
     assert option.lock == "etcd"
     assert minutes < 60
     assert sum(one.minutes for one in wanted) > 150
-    text = record(decision, [], [], published, machine=Machine(), notes=[], date="2026-01-02")
+    text = record(decision, [], [], published, machines=[], notes=[], date="2026-01-02")
     assert re.search(r"About \d\d minutes .* if etcd \(etcd, 3 nodes\) holds, at most \d{3} ", text)
     # Nothing is claimed from what was published.
     assert all(step.found["redis-fence (redis, 1 node)"][0] != "no" for step in decision.steps[:3])
@@ -852,11 +852,36 @@ def test_the_evidence_of_a_lock_on_two_systems_names_both(tmp_path: Path) -> Non
     assert "zookeeper" not in found["etcd"]
 
 
+def test_several_faults_of_one_case_were_all_tried(tmp_path: Path) -> None:
+    both = case("etcd", "kill:after=1+pause then latency", **FENCED)
+    _, _, text = decided(tmp_path, Answers(needs="correctness"), *SOME, both)
+    absent = text.split("## What was not tested")[1].split("## Sources")[0]
+    assert {"kill", "pause", "latency"}.isdisjoint(re.split(", |: ", absent.split("\n")[2]))
+
+
+@pytest.mark.parametrize("how", ["over hosts", "two machines"])
+def test_several_machines_are_not_called_one(tmp_path: Path, how: str) -> None:
+    over = {"topology": "etcd-over-hosts"} if how == "over hosts" else {}
+    run = run_of(tmp_path, *SOME[:3], *({**one, **over} for one in proven("etcd")))
+    others = [run.machine] if over else [run.machine, with_fields(run.machine, cores_usable=64)]
+    evidence = evidence_of([run])
+    found = considered(options([run], evidence), CORRECT)
+    text = record(
+        decide(found, CORRECT), found, evidence, machines=others, notes=[], date="2026-01-02"
+    )
+    for said in ("on one machine", "more than one machine: all nodes", "shared one kernel"):
+        assert said not in text
+    assert "on more than one machine, over " in text
+
+
 def test_it_says_what_was_not_tested(tmp_path: Path) -> None:
     _, _, text = decided(tmp_path, Answers(needs="correctness"), *SOME)
     absent = text.split("## What was not tested")[1].split("## Sources")[0]
     assert re.search(r"on no option: .*partition-drop", absent)
-    assert "kill" not in absent.split("\n")[2].split(", ")
+    names = re.split(", |: ", absent.split("\n")[2])
+    assert "kill" not in names
+    assert "client-pause" not in names
+    assert {"pause", "client-kill"} <= set(names), "that others end so is no try of them"
     assert "any network but loopback" in absent
     assert "more than one machine" in absent
     row = next(line for line in text.splitlines() if line.startswith("| clock-jump |"))

@@ -292,6 +292,28 @@ def test_a_library_of_the_jvm_is_named_with_what_the_run_recorded(tmp_path: Path
     assert (path / "pins.txt").read_text().splitlines()[-1] == "other 7"
 
 
+def test_one_side_of_a_change_is_reported_with_what_it_had(tmp_path: Path) -> None:
+    """The other side is no repetition of it."""
+    run = make_run(tmp_path, double=True, change=lambda case: case.update(lock="redis-py"))
+    sides = {"base": {"ref": "current"}, "new": {"ref": "redis==5.0.1", "library": "redis==5.0.1"}}
+    write_versions(run, {"libraries": {"redis": "8.1.0"}, "sides": sides})
+    found = stored(run.path)
+    (broke,) = found.cases
+    held = changed(
+        broke, verdicts={v: changed(it, result="valid") for v, it in broke.verdicts.items()}
+    )
+    cases = (
+        changed(held, side="base", ref="current"),
+        changed(broke, side="new", ref="redis==5.0.1"),
+    )
+    object.__setattr__(found, "results", changed(found.results, cases=cases))
+    it = next(one for one in bugreport._broken(found) if one.verdict == "double-grant")
+    assert (it.shown, it.tried) == (1, 1)
+    assert ("redis-py: redis", "5.0.1") in bugreport._versions(it)
+    (command,) = bugreport._commands(it, small=False)
+    assert command.endswith(" --with redis==5.0.1")
+
+
 def test_what_a_run_did_not_record_is_said_to_be_of_today(tmp_path: Path) -> None:
     """So it is with every run that was made before versions of libraries were recorded."""
     text = (of_library(tmp_path / "a", "redsync") / "report.md").read_text()

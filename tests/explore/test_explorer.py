@@ -18,7 +18,7 @@ from lockbench.clusters.base import Cluster
 from lockbench.clusters.registry import topologies
 from lockbench.evidence import explored as maps
 from lockbench.evidence import track
-from lockbench.evidence.sides import CURRENT, Instead, parse
+from lockbench.evidence.sides import Instead, parse
 from lockbench.explore import command, page, plays
 from lockbench.explore.asked import Asked, asked, begun
 from lockbench.explore.command import (
@@ -46,7 +46,7 @@ from lockbench.explore.trial import Place, Played, Setting, Strike, Trial, at_ev
 from lockbench.explore.trials import named, pairs_of, polls, servers_of, singles, standing
 from lockbench.locks.registry import find, systems
 from lockbench.report import messages
-from lockbench.results.documents import read, text_of
+from lockbench.results.documents import CURRENT, read, text_of
 from lockbench.results.documents.exploration import (
     EventPlace,
     Exploration,

@@ -2,11 +2,20 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
 from typing import Any
 
 import pytest
 
-from lockbench.results.cases import AMISS, attempts, counts_as_try, k_of_n, proven, refuted
+from lockbench.results.cases import (
+    AMISS,
+    attempts,
+    command_of,
+    counts_as_try,
+    k_of_n,
+    proven,
+    refuted,
+)
 from lockbench.results.documents import CaseResult
 from tests.results.plain import typed
 
@@ -49,3 +58,29 @@ def test_a_case_that_ended_amiss_takes_no_earlier_try_with_it() -> None:
     last, before = attempts(found)
     assert not counts_as_try(last, "double-grant")
     assert counts_as_try(before, "double-grant")
+
+
+@pytest.mark.parametrize(
+    ("made_with", "said"),
+    [
+        ({}, ""),
+        ({"instead": "redis==8.0.1"}, "--with redis==8.0.1"),
+        ({"ref": "go:example.org/lock@v1.2.3"}, "--with go:example.org/lock@v1.2.3"),
+        ({"ref": "current"}, ""),
+        ({"ref": "topology:etcd"}, ""),
+        ({"ref": "etcd"}, ""),
+        ({"images": [("etcd", "etcd:old")], "ref": "etcd=etcd:old"}, "--image etcd=etcd:old"),
+        ({"resource": "postgres:guard=fence"}, "--resource postgres:guard=fence"),
+    ],
+)
+def test_the_command_says_with_what_a_case_was_made(made_with: dict[str, Any], said: str) -> None:
+    given = dict(made_with)
+    images, instead = given.pop("images", ()), given.pop("instead", None)
+    case = CaseResult(lock="etcd", fault="kill", topology="etcd", **given)
+    command = command_of(case, images, instead)
+    words = command.split()
+    flags = [f"{a} {b}" for a, b in pairwise(words) if a in EXTRA]
+    assert flags == ([said] if said else [])
+
+
+EXTRA = {"--with", "--image", "--resource"}
