@@ -1,8 +1,8 @@
 """Who owns a container: the labels that everything of ours carries, and whether the owner lives.
 
 A process is named by its number, its start time in clock ticks since boot (numbers are used again),
-and the place where that number means something: host name, boot, process namespace. A start time
-in ticks does not move when the wall clock is set.
+and the place where that number means something: host name with the machine's identity, boot,
+process namespace. A start time in ticks does not move when the wall clock is set.
 """
 
 from __future__ import annotations
@@ -26,6 +26,8 @@ RUN_ENVIRONMENT = "LOCKBENCH_RUN"
 _PR_SET_PDEATHSIG = 1
 # Of the time namespace that a machine starts with (PROC_TIME_INIT_INO of the kernel).
 _USUAL_TIME = "time:[4026531834]"
+_MACHINE_ID = Path("/etc/machine-id")
+_MACHINE_CHARS = 12
 _libc = ctypes.CDLL(None, use_errno=True)
 
 # In /proc/<pid>/stat, counted after the command in brackets: state and start time.
@@ -46,11 +48,20 @@ def me() -> str:
 
 def place() -> str:
     """Name what process numbers and their start times are valid in: ``host/boot/namespace``. The
-    kernel tells start times by the clock of who asks, so a time namespace belongs to it."""
+    kernel tells start times by the clock of who asks, so a time namespace belongs to it. Several
+    machines may have one host name: behind it, after a ``+``, stands their identity, if any."""
     boot = Path("/proc/sys/kernel/random/boot_id").read_text(encoding="ascii").strip()
     pids, times = (str(Path(f"/proc/self/ns/{kind}").readlink()) for kind in ("pid", "time"))
     offset = "" if times == _USUAL_TIME else f".{times.strip('time:[]')}"
-    return f"{socket.gethostname()}/{boot}/{pids.strip('pid:[]')}{offset}"
+    return f"{socket.gethostname()}{_machine()}/{boot}/{pids.strip('pid:[]')}{offset}"
+
+
+def _machine() -> str:
+    try:
+        found = _MACHINE_ID.read_text(encoding="ascii").strip()[:_MACHINE_CHARS]
+    except (OSError, ValueError):
+        return ""
+    return f"+{found}" if found else ""
 
 
 def start_ticks(pid: int) -> int | None:
@@ -89,8 +100,8 @@ def is_dead(owner: str) -> bool:
     my_host, my_boot, my_namespace = place().split("/")
     if host != my_host:
         return False
-    if boot != my_boot:
-        return True
+    if boot != my_boot:  # of this machine, or of another one with its name
+        return "+" in host
     return namespace == my_namespace and start_ticks(int(pid)) != int(start)
 
 

@@ -2,12 +2,22 @@ import os
 import signal
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
 from lockbench.clusters.engine import owner
 
 HOST, BOOT, NAMESPACE = owner.place().split("/")
+
+
+@pytest.fixture
+def host(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
+    """As this one is named with an identity of its own, which not every machine has."""
+    identity = tmp_path / "machine-id"
+    identity.write_text("0123456789abcdef0123456789abcdef\n")
+    monkeypatch.setattr(owner, "_MACHINE_ID", identity)
+    return owner.place().split("/")[0]
 
 
 def test_i_live() -> None:
@@ -47,9 +57,19 @@ def test_who_is_killed_is_the_one_that_was_named() -> None:
         owner.kill(mine)
 
 
-def test_after_a_reboot_everybody_is_dead() -> None:
+def test_after_a_reboot_everybody_is_dead(host: str) -> None:
     start = owner.start_ticks(os.getpid())
-    assert owner.is_dead(f"{os.getpid()}:{start}:{HOST}/another-boot/{NAMESPACE}")
+    assert owner.is_dead(f"{os.getpid()}:{start}:{host}/another-boot/{NAMESPACE}")
+
+
+def test_another_machine_of_the_same_name_was_not_rebooted(
+    host: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    name, _, _ = host.partition("+")
+    for other in (f"{name}+fedcba987654", name):
+        assert not owner.is_dead(f"1:1:{other}/another-boot/{NAMESPACE}")
+    monkeypatch.setattr(owner, "_MACHINE_ID", Path("/nowhere"))
+    assert not owner.is_dead(f"1:1:{name}/another-boot/{NAMESPACE}"), "it may be another one"
 
 
 @pytest.mark.parametrize(
@@ -68,9 +88,9 @@ def test_who_cannot_be_seen_from_here_lives(name: str) -> None:
     assert not owner.is_dead(name)
 
 
-def test_only_what_is_labelled_can_be_an_orphan() -> None:
+def test_only_what_is_labelled_can_be_an_orphan(host: str) -> None:
     start = owner.start_ticks(os.getpid())
-    dead = f"{os.getpid()}:{start}:{HOST}/another-boot/{NAMESPACE}"
+    dead = f"{os.getpid()}:{start}:{host}/another-boot/{NAMESPACE}"
     assert owner.orphaned({owner.OURS: "1", owner.OWNER: dead})
     assert not owner.orphaned({owner.OWNER: dead})
     assert not owner.orphaned({owner.OURS: "2", owner.OWNER: dead})
