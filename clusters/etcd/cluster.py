@@ -90,9 +90,10 @@ class EtcdCluster(EtcdMembers, PodCluster):
                 result = message["result"]
                 if result.get("canceled"):
                     raise ProbeFailed(f"the watch of all revisions ended: {result}")
-                found += [_change(event) for event in result.get("events", [])]
-                if found and found[-1].name == last:
-                    return found
+                for event in result.get("events", []):
+                    found.append(_change(event))
+                    if found[-1].name == last:  # others may write behind it
+                        return found
         raise ProbeFailed("the watch of all revisions ended before the last one")
 
     def remove_everything(self, node: int) -> None:

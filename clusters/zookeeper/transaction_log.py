@@ -114,11 +114,13 @@ def _transactions(path: str, data: bytes) -> Iterator[Transaction]:
     at = HEADER_BYTES
     while at + 12 <= len(data):
         sum_, size = struct.unpack_from(">qi", data, at)
-        if size <= 0:
+        body = data[at + 12 : at + 12 + max(size, 0)]
+        end = at + 12 + len(body)
+        if size <= 0 or adler32(body) != sum_ or data[end : end + 1] != END:
+            # The end, or torn: it was being written when the server was killed. Nothing follows.
+            if data[end + 1 :].strip(b"\0"):
+                raise UnreadableLog(f"{path}: damaged at byte {at}")
             return
-        body = data[at + 12 : at + 12 + size]
-        if adler32(body) != sum_ or data[at + 12 + size : at + 13 + size] != END:
-            return  # torn: it was being written when the server was killed
         session, _, zxid, _, type_ = struct.unpack_from(">qiqqi", body)
         yield Transaction(zxid, session, type_, body[32:])
         at += 13 + size

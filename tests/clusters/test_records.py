@@ -182,6 +182,10 @@ def test_a_torn_transaction_is_left_out() -> None:
     torn = bytearray(transaction(2, txnlog.DELETE, text("/a")))
     torn[-3] ^= 1
     assert len(zookeeper(whole, bytes(torn))) == 1
+    assert len(zookeeper(whole, bytes(torn)[:-9])) == 1
+    # A server that was killed wrote nothing behind it.
+    with pytest.raises(txnlog.UnreadableLog, match="damaged at byte"):
+        zookeeper(whole, bytes(torn), transaction(3, txnlog.DELETE, text("/b")))
     with pytest.raises(txnlog.UnreadableLog):
         txnlog.changes({f"{LOG}1": b"no log at all"})
 
@@ -226,6 +230,24 @@ def test_what_took_effect_in_etcd() -> None:
         Change(3, "renewed", "a", "u"),
         Change(4, "deleted", "a"),
     ]
+
+
+def test_what_is_written_behind_the_last_revision_is_not_waited_for() -> None:
+    """A lease may run out before the watch has caught up: its deletion comes with the mark."""
+
+    def answer(_: str, path: str, body: Any) -> tuple[int, object]:
+        if path.endswith("put"):
+            last.append(body["key"])
+            return 200, {}
+        put = {"kv": {"key": last[-1], "mod_revision": "9", "create_revision": "9"}}
+        events = [event(8, "a", "t"), put, event(10, "a", None)]
+        return 200, json.dumps({"result": {"events": events}}).encode() + b"\n"
+
+    last: list[str] = []
+    cluster = EtcdCluster(ClusterPlan("etcd", 3, 1, "run", 3.0, "logs"))
+    with answering(answer) as (port, _):
+        found = cluster._revisions(("127.0.0.1", port))
+    assert [change.place for change in found] == [8, 9]
 
 
 def test_revisions_that_were_compacted_are_no_record() -> None:
