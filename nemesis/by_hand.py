@@ -12,7 +12,16 @@ from dataclasses import dataclass
 
 from lockbench.clusters.base import Cluster
 from lockbench.history import op
-from lockbench.nemesis.base import VICTIM, WORKERS, Arena, Clients, Fault, Injection, NemesisError
+from lockbench.nemesis.base import (
+    OF_LOCK,
+    VICTIM,
+    WORKERS,
+    Arena,
+    Clients,
+    Fault,
+    Injection,
+    NemesisError,
+)
 from lockbench.nemesis.conductor import PROOF_S, RECOVERY_S, happened
 from lockbench.nemesis.registry import NONE, faults
 from lockbench.nemesis.schedule import RANDOM, ScheduleError, Wanted, parse
@@ -131,6 +140,8 @@ class ByHand:
         if text == NONE or len(steps) != 1 or len(steps[0]) != 1 or steps[0][0].name == RANDOM:
             raise ScheduleError("one fault at a time is injected by hand")
         ((one,),) = steps
+        if one.at_s or one.every_s or one.times != 1 or one.strikes != OF_LOCK:
+            raise ScheduleError("by hand a fault begins now, once, at the lock's own servers")
         fault, asked = faults()[one.name], dict(one.parameters)
         takes = fault.holds_of(asked)
         if takes & {VICTIM, WORKERS}:

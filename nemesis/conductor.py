@@ -48,15 +48,18 @@ class TargetClaims:
         self._changed = threading.Condition()
 
     @contextmanager
-    def on(self, things: frozenset[str], stop: threading.Event) -> Iterator[None]:
-        """Claims these targets as soon as no other fault has claimed any of them."""
+    def on(self, things: frozenset[str], stop: threading.Event) -> Iterator[bool]:
+        """Claims these targets as soon as no other fault has claimed any of them. Whether it could
+        before ``stop`` was set."""
         with self._changed:
             while self._taken & things and not stop.is_set():
                 self._changed.wait(POLL_S)
+            if taken := bool(self._taken & things):
+                things = frozenset()
             self._taken |= things
             self._users += 1
         try:
-            yield
+            yield not taken
         finally:
             with self._changed:
                 self._taken -= things
@@ -80,7 +83,9 @@ def play(
     """``start_ns`` is the start of the contended phase. Once ``stop`` is set it heals."""
     if _sleep_until(start_ns + int(arena.injection.begin_s * 1e9), stop):
         return Played(None, "stopped before the fault began")
-    with claims.on(fault.claims(arena.injection), stop):
+    with claims.on(fault.claims(arena.injection), stop) as claimed:
+        if not claimed:
+            return Played(None, "stopped before the fault began: the one before was not over")
         return _play(fault, arena, on_change, stop)
 
 

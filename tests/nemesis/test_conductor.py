@@ -237,6 +237,31 @@ def test_what_takes_hold_of_the_same_waits_for_the_one_before() -> None:
     assert clients.let_go_calls >= 1
 
 
+def test_what_still_waits_when_the_load_ends_strikes_nothing() -> None:
+    """And leaves the target to the fault that has it."""
+    clients = FakeClients()
+    claims, stop = TargetClaims(clients), threading.Event()
+    links = frozenset({"links"})
+    with claims.on(links, stop) as first:
+        waiting = Linked()
+        arena = Arena(Nothing(), clients, Injection("linked", 0.0, 0.1), 3.0)  # type: ignore[arg-type]
+        threading.Timer(0.05, stop.set).start()
+        second = play(
+            waiting,
+            arena,
+            start_ns=time.monotonic_ns(),
+            on_change=lambda _: None,
+            stop=stop,
+            claims=claims,
+        )
+        assert claims._taken == links
+    assert first
+    assert second.fault is None
+    assert second.failure is not None
+    assert second.failure.startswith("stopped before the fault began")
+    assert waiting.diary == []
+
+
 class Pair(Nothing):
     """A primary and its replica. Notes when their links were cut."""
 
