@@ -155,6 +155,6 @@ def _pairs(said: list[Said], way: Callable[[bytes, bytes], Address | None]) -> N
     for host, port in [*pairwise(said), *apart]:
         if host.sign not in BULKS or not (found := way(host.text, port.text)):
             continue
-        for one in (other for other in said if other.text == host.text):
+        for one in [other for other in said if other.text == host.text]:
             one.value = found[0].encode()
         port.value = str(found[1]).encode()

@@ -12,12 +12,13 @@ import time
 from collections.abc import Iterable
 
 from lockbench.clusters.base import ClusterPlan, Topology
-from lockbench.clusters.redis.nodes import SETTINGS, OurRedisNodes
+from lockbench.clusters.pods.shim import by_image
+from lockbench.clusters.redis.nodes import SETTINGS, OurRedisNodes, RedisNodes
 
 DELAY_PER_LEASE = 1.1  # 'for at least a bit more than the max TTL we use'
 
 
-class DelayedRestarts(OurRedisNodes):
+class DelayedRestarts(RedisNodes):
     """Independent nodes that come back late."""
 
     def __init__(self, plan: ClusterPlan) -> None:
@@ -39,12 +40,16 @@ class DelayedRestarts(OurRedisNodes):
         super().restart(nodes)
 
 
+class OurDelayedRestarts(DelayedRestarts, OurRedisNodes):
+    """The same of our own image."""
+
+
 TOPOLOGY = Topology(
     name="redlock-delayed-restart",
     sizes=(3, 5, 7),
     default_size=5,
     images=("redis",),
     settings={**SETTINGS, "restart delay": f"{DELAY_PER_LEASE:g} leases"},
-    make=DelayedRestarts,
+    make=by_image(DelayedRestarts, OurDelayedRestarts),
     quorum=False,
 )

@@ -46,6 +46,8 @@ TOPOLOGIES = (
     _instead(sentinel.TOPOLOGY, sentinel.SentinelCluster, sentinel.OurSentinelCluster),
     _instead(cluster.TOPOLOGY, cluster.ShardedRedis, cluster.OurShardedRedis),
     _instead(
-        redlock_delayed.TOPOLOGY, redlock_delayed.DelayedRestarts, redlock_delayed.DelayedRestarts
+        redlock_delayed.TOPOLOGY,
+        redlock_delayed.DelayedRestarts,
+        redlock_delayed.OurDelayedRestarts,
     ),
 )

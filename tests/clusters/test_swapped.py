@@ -18,7 +18,17 @@ def plan(topology: str, folder: Path) -> ClusterPlan:
     return ClusterPlan(topology, size, 1, "test", 3.0, str(folder))
 
 
-@pytest.mark.parametrize("topology", ["redis", "zookeeper", "postgres", "redlock-zookeeper"])
+@pytest.mark.parametrize(
+    "topology",
+    [
+        "redis",
+        "redlock-delayed-restart",
+        "valkey-redlock-delayed-restart",
+        "zookeeper",
+        "postgres",
+        "redlock-zookeeper",
+    ],
+)
 def test_what_we_made_is_ours_by_any_name(topology: str, tmp_path: Path) -> None:
     """As a baseline has it, which names images by their ids."""
     make, usual = topologies()[topology].make, plan(topology, tmp_path)

@@ -74,6 +74,10 @@ def bulks(*texts: bytes, sign: bytes = b"*") -> bytes:
             bulks(b"name", b"shop", b"ip", b"redis-b", b"port", b"6380", sign=b"%"),
             bulks(b"name", b"shop", b"ip", b"127.0.0.2", b"port", b"20002", sign=b"%"),
         ),
+        (  # as CLUSTER SHARDS tells a node
+            bulks(b"id", b"x", b"port", b"6379", b"ip", b"10.0.0.1", b"endpoint", b"10.0.0.1"),
+            bulks(b"id", b"x", b"port", b"20001", b"ip", b"127.0.0.2", b"endpoint", b"127.0.0.2"),
+        ),
         (
             bulk(b"aa 10.0.0.1:6379@16379,a.example myself,master - 0 0 1 connected 0-5\n"),
             bulk(b"aa 127.0.0.2:20001@16379 myself,master - 0 0 1 connected 0-5\n"),
