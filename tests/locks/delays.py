@@ -92,6 +92,12 @@ class DelayingProxy:
         with self._mutex:
             self._lasts.add((direction, number))
 
+    def refuse(self) -> None:
+        """No new connections; those that are there go on."""
+        _shut(self._listener)
+        self._accepting.join()
+        self._listener.close()
+
     def close(self) -> None:
         """Ends every connection at once, and what is delayed with it."""
         self._closed.set()

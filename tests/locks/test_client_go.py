@@ -369,6 +369,26 @@ def test_a_leader_that_has_seen_another_is_told_and_gives_nothing_back(
     assert api.spec("k")["holderIdentity"] == "another"
 
 
+def test_what_was_given_back_when_it_was_lost_is_not_released_later(
+    api: Api, client: Callable[..., Lock], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Run gives a lease back by itself when it could not renew it. Another may have led since."""
+    told, effect = Told(), api.effect
+    lock = client(told)
+    answer = held(api, lock, told, SHORT_S)
+
+    def gives_back(method: str, name: str, body: Any) -> Any:
+        renews = method == "PUT" and body["spec"]["holderIdentity"]
+        return (FAILED, None) if renews else effect(method, name, body)
+
+    monkeypatch.setattr(api, "effect", gives_back)
+    eventually(lambda: told.losses, "it is not told")
+    assert api.spec("k")["holderIdentity"] == ""
+    asked = len(api.log)
+    assert said(lock.release(answer.hold)) == "NotHeld"
+    assert len(api.log) == asked, "nothing is sent for it"
+
+
 def test_a_leader_that_has_not_looked_gives_back_what_another_has_taken(
     api: Api, client: Callable[..., Lock]
 ) -> None:

@@ -10,6 +10,7 @@ from collections.abc import Callable
 import psutil
 import pytest
 
+from lockbench.locks.base import Granted
 from lockbench.locks.registry import find
 from tests.eventually import eventually
 from tests.locks.asking import Room
@@ -52,3 +53,15 @@ def test_a_closed_client_leaves_no_connection(name: str, room: Callable[[str], R
     eventually(lambda: not connected())
     third = here.client(name)
     third.release(here.granted(third).hold)
+
+
+def test_what_a_closed_client_of_jetcd_held_ends_with_its_lease(
+    room: Callable[[str], Room],
+) -> None:
+    """The connection is shared, and renews what those hold who are still there."""
+    here, library = room("etcd"), contained()["jetcd"]
+    library.prepare()
+    first, second = here.client("jetcd"), here.client("jetcd")
+    here.granted(first)
+    first.close()
+    eventually(lambda: isinstance(here.take(second), Granted))

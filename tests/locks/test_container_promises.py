@@ -28,10 +28,19 @@ from lockbench.clusters.redis import protocol as resp
 from lockbench.clusters.wire import Http, Line
 from lockbench.clusters.zookeeper.ensemble import TICK_MS_MIN, TICKS_PER_LEASE, ZooKeeperCluster
 from lockbench.locks import registry
-from lockbench.locks.base import Address, Granted, Released, new_hold_id, token_of
+from lockbench.locks.base import (
+    Acquired,
+    Address,
+    Denied,
+    Granted,
+    Released,
+    Unknown,
+    new_hold_id,
+    token_of,
+)
 from lockbench.locks.shared import sidecar
 from tests.eventually import eventually
-from tests.locks.asking import Told, granted, meanwhile
+from tests.locks.asking import Told, granted, meanwhile, take
 from tests.locks.delays import DelayingProxy, Direction
 from tests.locks.test_pins import contained
 
@@ -80,6 +89,10 @@ class Client:
         asked_ns = time.monotonic_ns()
         answer = granted(self._lock, WAIT_S, ttl_s=self._ttl_s, key=self.key)
         return Taken(answer, asked_ns, time.monotonic_ns())
+
+    def asked(self) -> Acquired:
+        """Whatever comes of an acquire."""
+        return take(self._lock, WAIT_S, ttl_s=self._ttl_s, key=self.key)
 
     def give_back(self, taken: Taken) -> None:
         assert isinstance(self._lock.release(taken.granted.hold), Released)
@@ -251,6 +264,20 @@ def test_a_request_that_is_sent_again_counts_from_then(
     assert taken.answered_ns - taken.asked_ns > 1e9 * READ_LIMIT_S
     early, late = kept_by_enough_ns(running("redis").nodes, one.key, 1)
     assert early - 1e9 * NEAR_S < taken.until_ns <= late
+
+
+def test_what_was_sent_once_is_not_denied_because_it_could_not_be_sent_again(
+    client: Callable[..., Client], running: Callable[[str], Running]
+) -> None:
+    """go-redis tells the last of four tries alone; the first had set the key."""
+    one = client("bsm-redislock", "redis", KEY_S)
+    one.settle()
+    (proxy,) = one.proxies
+    proxy.refuse()
+    proxy.drop("reply", proxy.count("reply") + 1)
+    assert isinstance(one.asked(), Unknown)
+    assert kept_ns(running("redis").nodes[0], one.key)
+    assert isinstance(one.asked(), Denied), "nothing is sent by the next"
 
 
 def test_what_shortens_a_lease_counts_from_when_it_was_first_sent(

@@ -64,7 +64,7 @@ _SYSTEM = System(
         "Obtain() returned a lock": "Granted",
         "Obtain() returned ErrNotObtained": "Denied: held",
         "Obtain() returned DeadlineExceeded, the last try was answered": "Denied: gave-up",
-        "Obtain() returned an error of dialling": "Denied: no-effect",
+        "Obtain() returned an error of dialling, and nothing was sent": "Denied: no-effect",
         "Obtain() returned another error": "Unknown",
         "Release() returned nil": "Released",
         "Release() returned ErrLockNotHeld": "NotHeld",

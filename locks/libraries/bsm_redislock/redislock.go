@@ -40,6 +40,7 @@ func (l *redislockLock) acquire(key, hold string, ttlS, waitS float64) answer {
 		defer cancel()
 		options = &redislock.Options{RetryStrategy: redislock.LinearBackoff(redislockPause)}
 	}
+	l.lastNs = 0
 	lock, err := l.locker.Obtain(limit, key, time.Duration(nanoseconds(ttlS)), options)
 	switch {
 	case err == nil:
@@ -49,7 +50,7 @@ func (l *redislockLock) acquire(key, hold string, ttlS, waitS float64) answer {
 		return denied("held: " + oneLine(err))
 	case errors.Is(err, context.DeadlineExceeded) && l.answered:
 		return denied("gave-up: " + oneLine(err))
-	case nothingSent(err):
+	case l.lastNs == 0 && nothingSent(err): // of all that go-redis tried, not of the last alone
 		return denied("no-effect: " + oneLine(err))
 	}
 	return unknown(err)

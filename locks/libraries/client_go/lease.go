@@ -222,7 +222,7 @@ func (l *leaseLock) release(_, hold string) answer {
 		return notHeld
 	}
 	delete(l.holds, hold)
-	t.election.leave(t)
+	wasLost := t.election.leave(t)
 	// Not while a renewal is on its way. Run would cut it and look at the Lease at once, and when the
 	// renewal is served after that look, the lease is not given back
 	// (https://github.com/kubernetes/kubernetes/issues/131867). The first renewal goes out with
@@ -231,7 +231,7 @@ func (l *leaseLock) release(_, hold string) answer {
 	t.cancel()
 	t.election.sending.Unlock()
 	<-t.ended
-	return t.election.released(t)
+	return t.election.released(t, wasLost)
 }
 
 func (l *leaseLock) extend(_, _ string, _ float64) answer {
@@ -253,10 +253,12 @@ func (e *election) begin(t *term) {
 	e.now = t
 }
 
-func (e *election) leave(t *term) {
+// leave tells whether Run had stopped leading by itself before.
+func (e *election) leave(t *term) bool {
 	e.mutex.Lock()
 	defer e.mutex.Unlock()
 	t.leaving = true
+	return t.stopped
 }
 
 // stopped is OnStoppedLeading, which is called without having led, too.
@@ -313,11 +315,14 @@ func (e *election) refusal(t *term, waited bool) answer {
 	return denied(reason)
 }
 
-// released says what Run came to after its context had ended.
-func (e *election) released(t *term) answer {
+// released says what Run came to after its context had ended. What it gave back when it had lost the
+// lease is no answer to a release that comes later.
+func (e *election) released(t *term, wasLost bool) answer {
 	e.mutex.Lock()
 	defer e.mutex.Unlock()
 	switch {
+	case t.freed == nil && wasLost:
+		return notHeld
 	case t.freed == nil:
 		return released
 	case apierrors.IsNotFound(t.freed):

@@ -158,6 +158,7 @@ SYSTEM = System(
         "given up while it led, and its write gave the lease back": "Denied: gave-up",
         "given up, and a write is without an answer": "Unknown",
         "Run returned, and its write gave the lease back": "Released",
+        "Run had lost the lease, and its write had given it back": "NotHeld",
         "Run returned, and that write is refused for its version": "Unknown",
         "Run returned, and it knew that it led no more, or there is no Lease": "NotHeld",
         "Run returned, and its last read or write failed": "Unknown",

@@ -99,16 +99,22 @@ final class JetcdLock implements Client {
 
   @Override
   public void close() {
+    // As where each client has its own: what it holds is kept alive no longer.
+    holds.values().forEach(this::forget);
     holds.clear();
     SHARED.leave(setup.nodes());
   }
 
   /** Throws where the lease may still live. */
   private void end(Lease lease) throws Exception {
+    forget(lease);
+    soon(client.getLeaseClient().revoke(lease.id));
+  }
+
+  private void forget(Lease lease) {
     lease.held = false;
     lease.keeping.close();
     LEASES.remove(lease.id);
-    soon(client.getLeaseClient().revoke(lease.id));
   }
 
   private <T> T soon(CompletableFuture<T> asked) throws Exception {
