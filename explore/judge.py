@@ -27,7 +27,7 @@ from lockbench.history.service import Service, Tenure
 from lockbench.locks.base import System
 from lockbench.locks.shared.lease import lives_on
 from lockbench.locks.shared.library import library_of
-from lockbench.locks.shared.sidecar import has_ended
+from lockbench.locks.shared.sidecar import has_ended, is_senseless
 from lockbench.locks.shared.sidecar import raised as error_of
 from lockbench.nemesis.registry import NONE
 
@@ -277,8 +277,11 @@ def _raised(played: Played, history: History, system: System) -> Iterator[str]:
     for error in history.errors:
         if error.startswith(UNEXPECTED):
             yield error.removeprefix(UNEXPECTED)
-    killed = bool(played.hangs) or any(FAULTS[s.fault].act in KILLS for s in played.trial.strikes)
-    yield from (error for error in history.errors if has_ended(error) and not killed)
+    acts = {FAULTS[strike.fault].act for strike in played.trial.strikes}
+    if not played.hangs and KILLS.isdisjoint(acts):
+        yield from filter(has_ended, history.errors)
+        if "client-frozen" not in acts:
+            yield from filter(is_senseless, history.errors)
     if system.raises is None:
         return
     for place in dict.fromkeys(history.error[history.type == Type.INFO].tolist()):

@@ -67,6 +67,9 @@ _RAISED: Final = re.compile(
 _WRAPPERS: Final = frozenset({"ExecutionException", "CompletionException"})
 _WRAPPED: Final = re.compile(r"(?:[\w$]+[.$])+(\w+)(?=:|$)")
 _ENDED: Final = re.compile(r"(?:no-effect: )?the sidecar of .+? (?:ended|takes no requests)\b")
+_SENSELESS: Final = re.compile(
+    r"(?:no-effect: )?the sidecar of .+? (?:did not answer a ping|answered with garbage)\b"
+)
 
 log = logging.getLogger("lockbench.sidecar")
 
@@ -154,6 +157,8 @@ class Sidecar:
         try:
             while not question.answered.wait(due_s):
                 self._ping()
+        except NotSentError as error:  # the ping; the request was
+            raise SidecarError(str(error)) from error
         finally:
             self._questions.pop(number, None)
         if question.answer is None:
@@ -455,6 +460,12 @@ def raised(reason: str) -> str | None:
 def has_ended(reason: str) -> bool:
     """Whether a reason says that the process of the sidecar ended, or was killed."""
     return _ENDED.match(reason) is not None
+
+
+def is_senseless(reason: str) -> bool:
+    """Whether a reason says that a sidecar does not answer any more, or that what it answers is
+    none. A library that blocks all of its process does so."""
+    return _SENSELESS.match(reason) is not None
 
 
 def failures() -> list[str]:

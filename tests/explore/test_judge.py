@@ -261,6 +261,8 @@ DOCUMENTED = {"RedisTimeoutException": "https://…"}
         ("the sidecar of x ended (x 1.0)", True),
         ("the sidecar of x takes no requests: [Errno 32] Broken pipe (x 1.0)", True),
         ("the sidecar of x was closed (x 1.0)", False),
+        ("the sidecar of x did not answer a ping within 5 s (x 1.0)", True),
+        ("the sidecar of x answered with garbage: b'?' (x 1.0)", True),
     ],
 )
 def test_what_a_library_raises_is_held_against_its_documentation(
@@ -290,6 +292,13 @@ def test_errors_of_a_library_that_declares_none_are_not_judged(tmp_path: Path) -
 def test_who_is_killed_loses_its_sidecar(tmp_path: Path, fault: str) -> None:
     recorded(tmp_path, (F.ACQUIRE, Type.INFO, "the sidecar of x ended (x 1.0)"))
     assert judged(played(tmp_path, fault), find("redis-token")) is None
+
+
+def test_who_is_frozen_answers_no_ping(tmp_path: Path) -> None:
+    recorded(
+        tmp_path, (F.ACQUIRE, Type.INFO, "the sidecar of x did not answer a ping within 5 s (x 1)")
+    )
+    assert judged(played(tmp_path, "client-frozen"), find("redis-token")) is None
 
 
 def waited(

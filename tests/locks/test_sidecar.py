@@ -28,7 +28,13 @@ from lockbench.locks.base import (
 )
 from lockbench.locks.shared import sidecar
 from lockbench.locks.shared.library import SHARED
-from lockbench.locks.shared.sidecar import ExtendableSidecarLock, Sidecar, SidecarError, SidecarLock
+from lockbench.locks.shared.sidecar import (
+    ExtendableSidecarLock,
+    NotSentError,
+    Sidecar,
+    SidecarError,
+    SidecarLock,
+)
 from lockbench.workloads.fork_server import RUN_ENVIRONMENT
 from tests.eventually import eventually
 from tests.locks import asking
@@ -36,6 +42,7 @@ from tests.locks.asking import Told, meanwhile
 
 # A library whose keys say what it does.
 LIBRARY = """
+import asyncio
 import threading
 import time
 from lockbench_sidecar import Client, Denied, Granted, NotHeld, Released, serve
@@ -69,6 +76,8 @@ class Scripted(Client):
             raise Gone
         if key == "raises":
             raise TimeoutError("two\\nlines")
+        if key == "is cancelled":
+            raise asyncio.CancelledError
         if key == "prints":
             print("{}")
         if key == "held":
@@ -220,6 +229,27 @@ def test_an_error_and_an_end_are_recognised_in_what_is_answered(start: Start) ->
     assert isinstance(later, Denied)
     assert sidecar.has_ended(ended.reason)
     assert sidecar.has_ended(later.reason)
+
+
+def test_what_is_raised_and_no_exception_is_answered_too(start: Start) -> None:
+    lock = client(start(LIBRARY))
+    said = take(lock, "is cancelled")
+    assert isinstance(said, Unknown)
+    assert sidecar.raised(said.reason) == "CancelledError"
+    assert isinstance(take(lock, "k"), Granted)
+
+
+def test_a_request_that_was_sent_is_not_denied_for_a_ping_that_was_not(
+    start: Start, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def dead() -> None:
+        raise NotSentError("the sidecar of x ended (lib 1)")
+
+    one = start(LIBRARY)
+    lock = client(one)
+    monkeypatch.setattr(sidecar, "OVERDUE_S", 0.05)
+    monkeypatch.setattr(one, "_ping", dead)
+    assert take(lock, "slow") == Unknown("the sidecar of x ended (lib 1)")
 
 
 def test_a_library_that_makes_no_client_is_unusable(start: Start) -> None:

@@ -223,7 +223,7 @@ class _Seat:
         )
         try:
             client = self._connect(setup)
-        except Exception as error:  # noqa: BLE001 - the worker is told its name
+        except BaseException as error:  # noqa: BLE001 - the worker is told its name
             self._write({"id": request["id"], "said": "failed", "reason": named(error)})
             return None
         self._write({"id": request["id"], "said": "opened"})
@@ -235,7 +235,8 @@ def _answer(client: Client, locks: dict[str, Any], request: dict[str, Any]) -> d
         if request["call"] != "close":
             return _words(_asked(client, locks, request))
         client.close()
-    except Exception as error:  # noqa: BLE001 - whatever a library raises is told, not judged
+    # Also what is no Exception, such as asyncio's CancelledError: nobody else answers.
+    except BaseException as error:  # noqa: BLE001 - whatever a library raises is told, not judged
         return {"said": "unknown", "reason": f"{request['call']}: {named(error)}"}
     return {"said": "closed"}
 
