@@ -313,16 +313,27 @@ def test_one_start_carries_the_rate_that_was_asked_for(load: Path, processes: in
     asked, phases = Load.read(load), Phases(floor_s=0.2, own_s=8, contended_s=600)
     replace(asked, workload="mutex:rate=40:arrivals=constant", phases=phases).save(load)
 
-    def intended_s(history: History) -> Any:
+    def intended_s(history: History) -> list[Any]:
+        """Of each process, from when all have begun until one has no more."""
         shared = [number for number, key in enumerate(history.keys) if key in SHARED]
         jobs = (history.f == F.ACQUIRE) & np.isin(history.key, shared)
-        return history.intended_ns[jobs & (history.intended_ns != NULL)] / 1e9
+        jobs &= history.intended_ns != NULL
+        workers = history.process // PROCESSES_PER_WORKER
+        found = [history.intended_ns[jobs & (workers == n)] / 1e9 for n in np.unique(workers[jobs])]
+        if len(found) < processes:
+            return []
+        begin_s, end_s = max(map(np.min, found)), min(map(np.max, found))
+        return [times[(times >= begin_s) & (times <= end_s)] for times in found]
+
+    def jobs(history: History) -> int:
+        return sum(map(len, intended_s(history)))
 
     among = ["--processes", str(processes)] if processes > 1 else []
     words = ["--headless", "-u", "12", "-r", "100", "--only-summary", *among]
     running = Locust(load, *words, "MutexUser")
-    running.stopped_once(lambda: any(len(intended_s(found)) > 200 for found in histories(load)))
+    running.stopped_once(lambda: any(jobs(found) > 200 for found in histories(load)))
     history = recorded(load)
-    asked_s = intended_s(history)
-    assert len(asked_s) / np.ptp(asked_s) == pytest.approx(40, rel=0.1)
+    each = intended_s(history)
+    rates = [(len(times) - 1) / np.ptp(times) for times in each]
+    assert sum(rates) == pytest.approx(40, rel=0.1)
     assert sum(key.startswith("own-contended-") for key in history.keys) == 12
