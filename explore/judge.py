@@ -82,6 +82,15 @@ class Shown:
 
 
 @dataclass(frozen=True, slots=True)
+class _Unwoken:
+    """Somebody was kept from a key that nobody held. ``certain``: for longer than a machine can
+    account for that was as slow as in this play."""
+
+    why: str
+    certain: bool
+
+
+@dataclass(frozen=True, slots=True)
 class Undecided:
     """Nothing is known to have broken, and not everything is known to have held."""
 
@@ -96,7 +105,8 @@ def judged(played: Played, system: System, *, timed: bool = True) -> Shown | Und
     report = check(history)
     ours = {name: verdict for name, verdict in report.verdicts.items() if name in OF_LOCKS}
     broken = {name: verdict.reason for name, verdict in ours.items() if verdict.result == "invalid"}
-    always = dict(_always(played, history, system))
+    waited = _unwoken(played, history, system)
+    always = dict(_always(played, history, system, waited))
     refuted = contradictions(report)
     if PROMISED_TOO_LONG in always:  # what follows from it is no mistake of the bench
         refuted = {name: why for name, why in refuted.items() if name not in OF_PROMISES}
@@ -109,10 +119,12 @@ def judged(played: Played, system: System, *, timed: bool = True) -> Shown | Und
     # Nobody can be granted a key that leaked. Where two had it, who was kept by whom is not known.
     leaks = _unharmed(system).of("leaked-lock").expected in MAY
     if not timed or leaks or not UNTIMED.isdisjoint(broken):
+        waited = None
         always.pop(LOST_WAKEUP, None)
     if not broken and not always:
         unknown = {name: v.reason for name, v in ours.items() if v.result == "unknown"}
         open_ = [*refuted.items(), *_due(unknown, _expected(system, faults, played.trial.scenario))]
+        open_ += [] if waited is None else [(LOST_WAKEUP, waited.why)]
         return Undecided("; ".join(f"{name}: {why}" for name, why in open_)) if open_ else None
     declared = not always and is_declared(
         system,
@@ -191,17 +203,20 @@ def _due(unknown: Mapping[str, str], expected: Expected) -> Iterator[tuple[str, 
 def waits_too_long(played: Played, system: System) -> bool:
     """Whether a play shows a lost wake-up. On a busy machine one play alone is no proof of it: the
     waiter itself may not have been run. Raises UnreadableHistory."""
-    return _unwoken(played, read_recording(played.folder), system) is not None
+    waited = _unwoken(played, read_recording(played.folder), system)
+    return waited is not None and waited.certain
 
 
-def _always(played: Played, history: History, system: System) -> Iterator[tuple[str, str]]:
+def _always(
+    played: Played, history: History, system: System, waited: _Unwoken | None
+) -> Iterator[tuple[str, str]]:
     """What no declaration excuses: its name, and a sentence."""
     if played.hangs:
         yield HANGS, "; ".join(played.hangs)
     if raised := next(_raised(played, history, system), None):
         yield RAISES, raised
-    if unwoken := _unwoken(played, history, system):
-        yield LOST_WAKEUP, unwoken
+    if waited is not None and waited.certain:
+        yield LOST_WAKEUP, waited.why
     record = history.service
     # An inner hold of a lock that is entered again leaves the entry to the outer one.
     if record is None or record.partial is not None or system.kind == "reentrant":
@@ -290,8 +305,9 @@ def _raised(played: Played, history: History, system: System) -> Iterator[str]:
             yield error
 
 
-def _unwoken(played: Played, history: History, system: System) -> str | None:
-    """Of those who were kept from a key that nobody held, the first. Nothing is said of a time in
+def _unwoken(played: Played, history: History, system: System) -> _Unwoken | None:
+    """Of those who were kept from a key that nobody held for more than a quarter of a lease, the
+    first that is certain, or else the last. Nothing is said of a time in
     which somebody may have held it or servers were struck, and of the victim not before the last
     strike was over.
 
@@ -330,7 +346,9 @@ def _unwoken(played: Played, history: History, system: System) -> str | None:
     ends[refused] += int((system.kept_leases - 1.0) * lease_ns)
     of_rivals = np.array([_is_rivals_grant(history, row) for row in acquires])
     struck_ns = _struck_ns(history)
-    limit_ns = max(lease_ns // 4, STEPS * _step_ns(history, of_servers))
+    step_ns = _step_ns(history, of_servers)
+    least_ns, limit_ns = lease_ns // 4, max(lease_ns // 4, STEPS * step_ns)
+    found = None
     for at, row in enumerate(acquires.tolist()):
         if history.type[row] == Type.INFO:
             continue
@@ -346,12 +364,15 @@ def _unwoken(played: Played, history: History, system: System) -> str | None:
         others &= ~((history.complete_ns[acquires] > before_ns) & of_rivals)
         others_row = history.process[row] // PROCESSES_PER_WORKER != VICTIM
         free_ns = max(int(history.invoke_ns[row]), answers_ns[bool(others_row)], *ends[others])
-        if answered_ns - free_ns > limit_ns:
-            return (
-                f"{history.client(int(history.process[row]))} waited for "
-                f"{(answered_ns - free_ns) / 1e9:.1f} s for a key that nobody held"
-            )
-    return None
+        waited_ns = answered_ns - free_ns
+        if waited_ns > least_ns:
+            who = history.client(int(history.process[row]))
+            why = f"{who} waited for {waited_ns / 1e9:.1f} s for a key that nobody held"
+            if waited_ns > limit_ns:
+                return _Unwoken(why, certain=True)
+            slow = f"{why}, where a release took {step_ns / 1e9:.1f} s"
+            found = _Unwoken(slow, certain=False)
+    return found
 
 
 def _step_ns(history: History, of_servers: Sequence[Fault]) -> int:

@@ -418,7 +418,10 @@ def test_a_waiter_is_as_slow_as_others_are(
         begin_ns, heal_ns = (int(at_s * NS) for at_s in fault)
         at = (begin_ns, begin_ns), (heal_ns, heal_ns)
         write_faults(tmp_path, [Fault("server-frozen", ("node 1",), *at)])
-    assert waits_too_long(played(tmp_path), find("redis-token")) == found
+    play, system = played(tmp_path), find("redis-token")
+    assert waits_too_long(play, system) == found
+    assert isinstance(judged(play, system), Shown if found else Undecided), "it is not kept"
+    assert not isinstance(judged(play, system, timed=False), Undecided)
 
 
 def test_who_was_frozen_lost_no_answer(tmp_path: Path) -> None:
