@@ -62,6 +62,8 @@ def record(
     """The whole document, Markdown. ``machines``: of each of the runs, the one that made it."""
     found = [one for one, _ in evidence]
     wanted = needed(decision, published=published)
+    one_machine = _is_one(evidence, machines)
+    machine = machines[0] if machines else Machine()
     return rendered(
         "adr.md.j2",
         decision=decision,
@@ -84,9 +86,9 @@ def record(
         unsettled=unsettled(decision),
         almost=[(o, only) for o in options if (only := _breaks_only_under(o, decision))],
         not_tested=_not_tested(options, evidence),
-        machine=describe(machines[0] if machines else Machine()),
-        where=_where(options, evidence, machines),
-        one_machine=_is_one(evidence, machines),
+        machine=describe(machine),
+        where=_where(options, machine if one_machine else None),
+        one_machine=one_machine,
         notes=notes,
         date=date,
         tries=TRIES,
@@ -154,18 +156,15 @@ def _is_one(evidence: Sequence[tuple[Evidence, CaseResult]], machines: Sequence[
     return not beside and len({(one.cpu, one.cores_usable) for one in machines}) <= 1
 
 
-def _where(
-    options: Sequence[Option],
-    evidence: Sequence[tuple[Evidence, CaseResult]],
-    machines: Sequence[Machine],
-) -> str:
+def _where(options: Sequence[Option], machine: Machine | None) -> str:
+    """``machine``: None where there were several."""
     networks = wording.words(in_order(o.network for o in options if o.evidence))
     if not networks:
         return ""
-    if not _is_one(evidence, machines):
+    if machine is None:
         return f"on more than one machine, over {networks}"
-    usable = machines[0].cores_usable if machines else None
-    return f"on one machine{f' with {usable} cores' if usable else ''}, over {networks}"
+    cores = f" with {machine.cores_usable} cores" if machine.cores_usable else ""
+    return f"on one machine{cores}, over {networks}"
 
 
 def _breaks_only_under(option: Option, decision: Decision) -> str | None:

@@ -121,9 +121,7 @@ def beside(lock: str, versions: Versions, side: str | None = None) -> Beside | N
         return None
     recorded = (versions.clients or {}).get(clients.name_of(library), Client())
     of_side = (versions.sides or {}).get(side or "")
-    if recorded == Client() and of_side is not None and of_side.library:
-        installed = dict(one.split("==", 1) for one in of_side.library.split(", "))
+    if recorded == Client() and of_side is not None and (installed := of_side.installed):
         pins = clients.as_pinned(library)["pins"]
-        known = {name: str(version) for name, version in pins.items()}
-        recorded = Client(pins={**known, **{k: v for k, v in installed.items() if k in known}})
+        recorded = Client(pins={name: installed.get(name, str(pins[name])) for name in pins})
     return Beside(lock, library, recorded)

@@ -54,15 +54,15 @@ class TargetClaims:
         with self._changed:
             while self._taken & things and not stop.is_set():
                 self._changed.wait(POLL_S)
-            if taken := bool(self._taken & things):
-                things = frozenset()
-            self._taken |= things
+            claimed = self._taken.isdisjoint(things)
+            mine = things if claimed else frozenset()
+            self._taken |= mine
             self._users += 1
         try:
-            yield not taken
+            yield claimed
         finally:
             with self._changed:
-                self._taken -= things
+                self._taken -= mine
                 self._users -= 1
                 if self._users == 0:
                     self._clients.let_go()

@@ -123,7 +123,7 @@ def _transactions(path: str, data: bytes) -> Iterator[Transaction]:
             return
         session, _, zxid, _, type_ = struct.unpack_from(">qiqqi", body)
         yield Transaction(zxid, session, type_, body[32:])
-        at += 13 + size
+        at = end + 1
 
 
 def _text(data: bytes, at: int) -> tuple[str, int]:

@@ -76,6 +76,12 @@ class VersionsSide(Part, frozen=True):
     library: str | None = None
     commit: str | None = None
 
+    @property
+    def installed(self) -> dict[str, str]:
+        """Library → version, of those of another version."""
+        pairs = self.library.split(", ") if self.library else []
+        return dict(pair.split("==", 1) for pair in pairs)
+
 
 class Versions(Document, frozen=True, kw_only=True):
     """Versions of all that took part."""
