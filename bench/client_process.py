@@ -55,7 +55,7 @@ class ClientProcess:
 
     def kill(self) -> None:
         """SIGKILL; returns when it has ended. A frozen one ends too."""
-        with suppress(ProcessLookupError):
+        if self._process.returncode is None:  # its number may be another one's after that
             os.killpg(self._process.pid, signal.SIGKILL)
         self._process.wait()
         for stream in (self._process.stdin, self._process.stdout):

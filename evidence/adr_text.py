@@ -20,7 +20,7 @@ from lockbench.evidence.templates import rendered
 from lockbench.nemesis.registry import faults
 from lockbench.report.grid import Markdown, markdown_table
 from lockbench.results import wording
-from lockbench.results.cases import in_order, is_elsewhere, is_over_hosts, names_of
+from lockbench.results.cases import fault_names, in_order, is_elsewhere, is_over_hosts
 from lockbench.results.documents import CaseResult, Machine
 from lockbench.results.machine import describe
 from lockbench.results.statistics import BOUND_TRIES_MIN, Share
@@ -261,7 +261,7 @@ def _latency(o: Option, rate_per_s: float | None) -> str:
 def _not_tested(
     options: Sequence[Option], evidence: Sequence[tuple[Evidence, CaseResult]]
 ) -> list[str]:
-    tried = {name for o in options for t in o.tried for name in names_of(t.fault)}
+    tried = {name for o in options for t in o.tried for name in fault_names(t.fault)}
     absent = [name for name in faults() if name not in tried]
     lines = [f"on no option: {', '.join(absent)}"] if absent else []
     lines += [

@@ -20,6 +20,7 @@ from lockbench.bench.suites import faults_of
 from lockbench.checker.catalogue import OF_JOBS
 from lockbench.evidence.adr import AIMED, TRIES, Option, k_of_n, same_servers, share
 from lockbench.nemesis.registry import NONE
+from lockbench.results.cases import fault_names
 from lockbench.results.documents import Bounds, PooledRate, Statistic
 from lockbench.results.knee import GRANTED_MIN
 from lockbench.results.statistics import Share
@@ -51,8 +52,7 @@ class Answers:
 
     def accepts(self, fault: str) -> bool:
         """Whether one of the faults of a case, which may have parameters, is accepted."""
-        parts = [part for step in fault.split(" then ") for part in step.split("+")]
-        return any(part.strip().partition(":")[0] in self.without for part in parts)
+        return any(name in self.without for name in fault_names(fault))
 
 
 @dataclass(frozen=True, slots=True)

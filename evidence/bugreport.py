@@ -50,10 +50,10 @@ from lockbench.results.cases import (
     broken,
     command_of,
     expected_of,
+    fault_names,
     is_elsewhere,
     is_over_hosts,
     k_of_n,
-    names_of,
     proven,
 )
 from lockbench.results.documents import CaseResult
@@ -261,7 +261,7 @@ def _claim(it: Broken) -> Claim | None:
         causes = (cause for cause in FOLLOWS.get(verdict, ()) if cause in broken(it.case))
         verdict = next(causes, verdict)
     # Of several faults, silence about one is silence about all.
-    found = [expectation(system, name, verdict) for name in names_of(it.case.fault)]
+    found = [expectation(system, name, verdict) for name in fault_names(it.case.fault)]
     return Claim(system, verdict, SILENCE if SILENCE in found else found[0])
 
 

@@ -41,6 +41,7 @@ PHASES: Final = ("before", "during", "after")
 BASES: Final = {"service": "latency_ms", "response": "response_ms"}
 # Systems whose every grant is agreed by a quorum on disk, where the case does not say.
 CONSENSUS: Final = frozenset({"etcd", "zookeeper"})
+_BETWEEN_FAULTS: Final = re.compile(r"(\+| then )")
 
 
 def lock_of(case: CaseResult) -> str:
@@ -55,17 +56,14 @@ def asked_lock(case: CaseResult) -> str:
 
 def fault_name(case: CaseResult) -> str:
     """The fault without its parameters; of several, together or one after the other, all names."""
-    steps = (step.split("+") for step in case.fault.split(" then "))
-    return " then ".join("+".join(map(_without_parameters, step)) for step in steps)
+    parts = _BETWEEN_FAULTS.split(case.fault)
+    parts[::2] = fault_names(case.fault)
+    return "".join(parts)
 
 
-def _without_parameters(fault: str) -> str:
-    return fault.strip().partition(":")[0]
-
-
-def names_of(fault: str) -> list[str]:
+def fault_names(fault: str) -> list[str]:
     """Of several faults, together or one after the other, each without its parameters."""
-    return [_without_parameters(one) for one in re.split(r"\+| then ", fault)]
+    return [one.strip().partition(":")[0] for one in _BETWEEN_FAULTS.split(fault)[::2]]
 
 
 def faults_during(case: CaseResult, verdict: str) -> tuple[str, ...]:
@@ -387,6 +385,7 @@ def command_of(
         ("--time-limit", limit_s),
         ("--cluster", "FILE" if is_elsewhere(case) else None),
         ("--hosts", "FILE" if is_over_hosts(case) else None),
+        ("--machines", "FILE" if case.machines else None),
         ("--topology", topology if case.topology else None),
         ("--nodes", size),
         ("--clients", case.clients),

@@ -41,7 +41,7 @@ log = logging.getLogger("lockbench.session")
 
 POLL_S: Final = 0.005
 # Of plain Locust, where each is started alone.
-WORKERS_MAX: Final = 100
+STARTED_ALONE_MAX: Final = 100
 # Of a heavy-tailed hold (Pareto): its index, and how many times the mean it may last.
 HEAVY_INDEX: Final = 1.5
 HEAVY_TIMES_MAX: Final = 100.0
@@ -60,7 +60,7 @@ class Session:
         if not started_by_bench:
             # Plain Locust may have more workers than the load has client groups.
             self._group = 1 + (worker - 1) % load.workers
-            among = processes if processes and worker <= processes else WORKERS_MAX
+            among = processes if processes and worker <= processes else STARTED_ALONE_MAX
             load = replace(load, workers=among, elsewhere=0)
         self.load = load
         self.system = find(load.lock)

@@ -16,7 +16,7 @@ from lockbench.results.cases import (
     proven,
     refuted,
 )
-from lockbench.results.documents import CaseResult
+from lockbench.results.documents import CaseResult, OnMachine, Quantiles
 from tests.results.plain import typed
 
 SAYS = {"what": "service", "text": "it was not so", "says": "contradicted"}
@@ -71,6 +71,7 @@ def test_a_case_that_ended_amiss_takes_no_earlier_try_with_it() -> None:
         ({"ref": "etcd"}, ""),
         ({"images": [("etcd", "etcd:old")], "ref": "etcd=etcd:old"}, "--image etcd=etcd:old"),
         ({"resource": "postgres:guard=fence"}, "--resource postgres:guard=fence"),
+        ({"machines": (OnMachine("here", 1, 1, Quantiles()),)}, "--machines FILE"),
     ],
 )
 def test_the_command_says_with_what_a_case_was_made(made_with: dict[str, Any], said: str) -> None:
@@ -83,4 +84,4 @@ def test_the_command_says_with_what_a_case_was_made(made_with: dict[str, Any], s
     assert flags == ([said] if said else [])
 
 
-EXTRA = {"--with", "--image", "--resource"}
+EXTRA = {"--with", "--image", "--resource", "--machines"}
