@@ -227,13 +227,18 @@ def _under_load(
     try:
         for thread in nemesis:
             thread.start()
+        entered = None
         while (now_ns := time.monotonic_ns()) < end_ns:
             _raise_if_over(fleet, watch)
             phase = FLOOR if now_ns < floor_ns else OWN if now_ns < contended_ns else CONTENDED
+            if phase != entered:
+                watch.note_processors()
+                entered = phase
             progress.phase(phase, left_s=(end_ns - now_ns) / 1e9)
             if phase != FLOOR:
                 meter.read(phase)
             time.sleep(POLL_S)
+        watch.note_processors()
         if not case.injections:
             meter.read(END)
         stop.set()

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import subprocess
 import sys
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -137,10 +138,31 @@ def test_it_voids_the_numbers_outside_of_faults(tmp_path: Path) -> None:
     assert generator_health(tmp_path, (), span, 1).ok is True
 
 
+@pytest.mark.parametrize(("hog", "void"), [(range(7, 10), True), (range(10, 12), False)])
+def test_the_last_reading_of_a_span_is_a_little_later_than_that(
+    tmp_path: Path, hog: range, *, void: bool
+) -> None:
+    """And what it tells is of the span; what begins after it is not."""
+    (tmp_path / "worker-1.jsonl").write_text(line(1))
+    calm, busy = {"busy": 0.5, "ours": 0.5, "waited": 0.01}, HOG
+    read = chained([busy if n in hog else calm for n in range(12)])
+    late = [replace(one, at_ns=one.at_ns + (S // 20 if n else 0)) for n, one in enumerate(read)]
+    parts = {"contended": (6 * S, 10 * S)}
+    health = generator_health(tmp_path, [], (0, 10 * S), 1, pressure=late, parts_ns=parts)
+    assert health.processors_by_phase is not None
+    others = health.processors_by_phase["contended"].others_percent
+    assert others == (pytest.approx(41.25, abs=1) if void else 0.0)
+
+
 def hog_between(begin: int, end: int) -> list[Counters]:
     """Ten seconds of which some had a hog."""
-    calm, hog = {"busy": 0.5, "ours": 0.5, "waited": 0.01}, HOG
-    seconds = [used(1, **(hog if begin <= n < end else calm)) for n in range(10)]
+    calm = {"busy": 0.5, "ours": 0.5, "waited": 0.01}
+    return chained([HOG if begin <= n < end else calm for n in range(10)])
+
+
+def chained(uses: Sequence[dict[str, Any]]) -> list[Counters]:
+    """Readings a second apart; ``uses`` are of the seconds between them."""
+    seconds = [used(1, **use) for use in uses]
     at = seconds[0][0]
     found = [at]
     for a, b in seconds:
