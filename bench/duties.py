@@ -273,30 +273,41 @@ def fences_grow(desk: Desk) -> None:
 def no_two_promises_overlap_under_contention(desk: Desk) -> None:
     """Each promise from its grant to its release, or to its end if that came first."""
     promises: list[tuple[int, int]] = []
+    raised: list[Exception] = []
     began = time.monotonic()
 
     def enough() -> bool:
         took_s = time.monotonic() - began
         return took_s > 1.5 and (len(promises) > 20 or took_s > 20)
 
+    def contend(lock: Lock) -> None:
+        while not enough():
+            answer = desk.take(lock, 1)
+            if not isinstance(answer, Granted):
+                continue
+            began_ns = time.monotonic_ns()
+            time.sleep(0.002)
+            ended_ns = min(time.monotonic_ns(), answer.valid_until_ns or FOREVER)
+            if began_ns < ended_ns:  # else it came too late to be a hold
+                promises.append((began_ns, ended_ns))
+            lock.release(answer.hold)
+
     def work() -> None:
-        with closing(desk.client()) as lock:
-            while not enough():
-                answer = desk.take(lock, 1)
-                if not isinstance(answer, Granted):
-                    continue
-                began_ns = time.monotonic_ns()
-                time.sleep(0.002)
-                ended_ns = min(time.monotonic_ns(), answer.valid_until_ns or FOREVER)
-                if began_ns < ended_ns:  # else it came too late to be a hold
-                    promises.append((began_ns, ended_ns))
-                lock.release(answer.hold)
+        try:
+            with closing(desk.client()) as lock:
+                contend(lock)
+        except Exception as error:  # noqa: BLE001 - whatever a lock raises breaks the promise
+            raised.append(error)
 
     threads = [threading.Thread(target=work, daemon=True) for _ in range(5)]
     for thread in threads:
         thread.start()
     for thread in threads:
         thread.join(30)
+    if raised:
+        raise raised[0]
+    hang = sum(thread.is_alive() for thread in threads)
+    _require(not hang, f"{hang} of five clients had not ended after 30 s")
     promises.sort()
     _require(len(promises) > 20, f"five clients were granted it {len(promises)} times in 20 s")
     for (_, ended_ns), (began_ns, _) in pairwise(promises):

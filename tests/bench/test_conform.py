@@ -155,6 +155,25 @@ EndsEarly = but("EndsEarly", promised_ns=lambda _, ttl_s: int(1e9 * (ttl_s + 30)
 NeverEnds = but("NeverEnds", server_ns=lambda _, ttl_s: int(60e9))
 
 
+class RaisesInACrowd(Honest):
+    """One that works for as long as few ask at once, as an optimistic transaction does."""
+
+    inside: ClassVar[list[str]] = []
+
+    def acquire(self, key: str, *, hold_id: int, ttl_s: float, wait_s: float) -> Acquired:
+        self.inside.append(key)
+        try:
+            if self.inside.count(key) > 2:
+                raise WatchError("another client changed the key")
+            return super().acquire(key, hold_id=hold_id, ttl_s=ttl_s, wait_s=wait_s)
+        finally:
+            self.inside.remove(key)
+
+
+class WatchError(Exception):
+    """As libraries have them."""
+
+
 class NeedsTwoTries(Honest):
     seen: ClassVar[set[str]] = set()
 
@@ -336,6 +355,7 @@ BROKEN = (
     (StaysInTheQueue, "a_wait_that_ran_out_leaves_nothing_behind", "a release of one's own hold"),
     (OneFence, "fences_grow", "[7, 7, 7, 7, 7, 7]"),
     (LetsEverybodyIn, "no_two_promises_overlap_under_contention", "two held it at the same time"),
+    (RaisesInACrowd, "no_two_promises_overlap_under_contention", "WatchError: another client"),
     (
         EndsEarly,
         "a_frozen_holder_loses_it_after_its_promise_and_not_before",
