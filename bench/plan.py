@@ -63,7 +63,7 @@ LINK_IMAGE = "toxiproxy"  # every cluster's links
 
 @dataclass(frozen=True)
 class Case:
-    """One lock under one fault. ``tries`` is how often it may be repeated until a break shows."""
+    """One lock under one fault."""
 
     lock: str
     topology: str
@@ -521,6 +521,18 @@ def store_topology_of(case: Case) -> Topology | None:
 def images_of(used: Iterable[Topology]) -> list[str]:
     """Every server image that they run, the links' too, by name."""
     return sorted({LINK_IMAGE, *(name for topology in used for name in topology.images)})
+
+
+def refuse_namesakes(cases: Iterable[Case]) -> None:
+    """What is measured of one lock would be taken for that of another. Raises BadInput."""
+    asked: dict[str, str] = {}
+    for case in cases:
+        name = case.system.name
+        other = asked.setdefault(name, case.lock)
+        if other != case.lock:
+            raise BadInput(
+                f"{other} and {case.lock} both call their lock {name}; give one another name"
+            )
 
 
 def ours_of(cases: Iterable[Case]) -> list[str]:

@@ -39,7 +39,7 @@ from lockbench.nemesis.registry import faults
 from lockbench.nemesis.schedule import RANDOM, ScheduleError, check_contradictions, without
 from lockbench.report import write
 from lockbench.results import documents
-from lockbench.results.cases import counts_as_try, results_of
+from lockbench.results.cases import attempts, counts_as_try, proven, results_of
 from lockbench.results.documents import Replay, Replayed
 from lockbench.results.errors import BadInput
 from lockbench.results.store import NotARun, open_run
@@ -185,8 +185,9 @@ def replay(folder: Path, times: int, run: Runner, *, trusted: bool = False) -> F
 
 
 def _replayed(name: str, found: Sequence[documents.CaseResult]) -> Replayed:
-    counted = [document for document in found if _counts(document)]
-    return Replayed(name, shown(counted), len(counted))
+    played = [attempt for document in found for attempt in attempts(document)]
+    counted = [attempt for attempt in played if _counts(attempt)]
+    return Replayed(name, shown(counted), len(counted), len(played))
 
 
 def _counts(document: documents.CaseResult) -> bool:
@@ -203,21 +204,20 @@ def where(folder: Path) -> Path:
 
 
 def shown(found: Sequence[documents.CaseResult]) -> dict[str, int]:
-    """Verdict → in how many of these runs of a case it was invalid."""
-    return dict(
-        Counter(v for d in found for v, result in d.observed.items() if result == "invalid")
-    )
+    """Verdict → in how many of these runs of a case it was invalid, unless that is refuted."""
+    return dict(Counter(verdict for document in found for verdict in proven(document)))
 
 
 def say(told: Replay, console: Console) -> None:
     """k of n, a line a case."""
     for one in told.cases:
         n = told.times if one.counted is None else one.counted
+        played = told.times if one.played is None else one.played
         said = [f"{verdict} {k} of {n}" for verdict, k in one.shown.items()]
         if not said:
             said = [f"nothing broke in {n}" if n else "nothing was shown"]
-        if n < told.times:
-            said.append(f"not counted: {told.times - n} of {told.times}")
+        if n < played:
+            said.append(f"not counted: {played - n} of {played}")
         console.print(f"{one.case}: {', '.join(said)}", highlight=False)
     console.print(told.honest, highlight=False)
 
@@ -310,7 +310,7 @@ def _plain(value: object) -> str:
 def _broken(folder: Path) -> set[str]:
     try:
         results = open_run(folder).results()
-        broken = {v for d in results.cases for v, r in d.observed.items() if r == "invalid"}
+        broken = set(shown(results.cases))
     except (NotARun, OSError, KeyError, ValueError) as error:
         raise BadInput(f"{folder} has no results: {error}") from error
     if not broken:

@@ -16,7 +16,7 @@ from pathlib import Path
 
 from lockbench.bench.plan import Case, tries_of
 from lockbench.results import documents
-from lockbench.results.cases import COULD_NOT_RUN, DISTURBED
+from lockbench.results.cases import came_to_nothing
 from lockbench.results.documents import Machine, Plan, Refused, Versions, made
 from lockbench.results.errors import BadInput, Ending
 from lockbench.results.judgements import DID_NOT_SHOW
@@ -122,10 +122,9 @@ def _last_try(folders: Sequence[CaseFolder]) -> documents.CaseResult | None:
 
 
 def _is_final(document: documents.CaseResult, case: Case) -> bool:
-    """A lock that could not run may be able to now, and what disturbed a case may be over. What
-    does not say how it ended is not."""
+    """A lock that could not run may be able to now, and what disturbed a case or made it fail (a
+    full disk) may be over. What does not say how it ended is not."""
     word = document.judgement
     if word == DID_NOT_SHOW:
         return (document.tries or 1) >= tries_of(case)
-    again = {None, COULD_NOT_RUN, DISTURBED}
-    return word not in again and document.ending in ENDINGS
+    return word is not None and not came_to_nothing(document) and document.ending in ENDINGS

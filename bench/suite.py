@@ -18,7 +18,7 @@ from msgspec.structs import replace
 from rich.console import Console
 
 from lockbench.bench import clients, interruption
-from lockbench.bench.plan import PUBLISHED, Case, ours_of, rates_of, tries_of
+from lockbench.bench.plan import PUBLISHED, Case, ours_of, rates_of, refuse_namesakes, tries_of
 from lockbench.bench.progress import shown_in
 from lockbench.bench.resume import (
     Documents,
@@ -84,6 +84,7 @@ def run_cases(
     for the run.
     ``command`` is what a suite was asked for with; the run of such a one can be resumed. Raises
     BadInput before anything is started, KeyboardInterrupt or Failed after everything is cleared."""
+    refuse_namesakes(cases)
     plan = planned(name, cases, refused, command)
     of = None if try_of is None else str(try_of)
     before = None if resume is None else stopped(resume, plan)

@@ -55,6 +55,7 @@ NOT_EXPOSED: Final = "not exposed"
 MORE_OFTEN_ALPHA: Final = 0.01
 IMAGE: Final = "image "
 CLIENTS: Final = "clients in "
+SERVERS: Final = "servers of "
 Sides = Mapping[Key, tuple[Sequence[CaseResult], Sequence[CaseResult]]]
 MACHINE: Final = (
     "cpu",
@@ -278,7 +279,7 @@ def _open(new: Sequence[CaseResult]) -> list[str]:
     for case in new:
         if case.ending == "inconclusive" and case.judgement != NOT_EXPOSED:
             found.append(case.why or str(case.judgement))
-        elif names := undecided(case):
+        elif names := in_order(name for one in attempts(case) for name in undecided(one)):
             found.append(f"{', '.join(names)}: undecided")
     if not any(case.exposed for case in new):
         missed = [case.why for case in new if case.judgement == NOT_EXPOSED and case.why]
@@ -346,7 +347,7 @@ def _differing(
     parts = []
     for name in in_order(name for facts in (*base, *new) for name in facts):
         old, now = ({facts.get(name, "none") for facts in side} for side in (base, new))
-        if name.startswith((IMAGE, CLIENTS)):
+        if name.startswith((IMAGE, CLIENTS, SERVERS)):
             # A run of other locks has other images; that is no other version of one.
             old, now = old - {"none"}, now - {"none"}
             if not old or not now:
@@ -374,16 +375,17 @@ def _versions(run: Stored) -> dict[str, str]:
         inside = ", ".join(f"{n} {v}" for n, v in sorted((client.versions or {}).items()))
         # What they stand on may differ where what was asked for does not.
         found[f"{CLIENTS}{name}"] = f"{inside} ({client.fingerprint})".strip()
-    return found
+    return found | {f"{SERVERS}{name}": v for name, v in (run.versions.servers or {}).items()}
 
 
 def _changed(base: Sequence[CaseResult], new: Sequence[CaseResult]) -> list[str]:
-    """``name old and new`` for everything that makes the cases of one name two experiments."""
+    """``name old and new`` for everything that makes the cases of one name two experiments, on
+    two sides or within one."""
     sides = [[_flat(case) for case in cases] for cases in (base, new)]
     found = []
     for name in in_order(name for flat in (*sides[0], *sides[1]) for name in flat):
         old, now = ({flat.get(name) for flat in side} for side in sides)
-        if old != now:
+        if old != now or len(old) > 1:
             said = ("/".join(sorted(map(str, values))) for values in (old, now))
             found.append(f"{name} {' and '.join(said)}")
     return found
@@ -391,6 +393,7 @@ def _changed(base: Sequence[CaseResult], new: Sequence[CaseResult]) -> list[str]
 
 def _flat(case: CaseResult) -> dict[str, object]:
     found: dict[str, object] = {name: getattr(case, name) for name in IDENTITY}
+    found["machines"] = ", ".join(one.name for one in case.machines) or "this one"
     phases = {"phases_s": None} if case.phases_s is None else asdict(case.phases_s)
     return found | phases | case.settings
 

@@ -251,16 +251,18 @@ def judge_pairs(pairs: Mapping[tuple[str, str], Sequence[Pair]], declared: int) 
 
 
 def not_carried(pairs: Mapping[tuple[str, str], Sequence[Pair]]) -> list[str]:
-    """What is gated and was not judged, because the base's runs have too few samples for it:
-    ``acquire p99 of etcd (n = 320 of 1,000)``, n being their median."""
+    """What is gated and was not judged, because most of the base's runs have too few samples for
+    it, or are void: ``acquire p99 of etcd (n = 320 of 1,000)``, n being their median."""
     found = []
     for (lock, fault), of in pairs.items():
         for name in metrics_of(fault):
             if of and not _sample(lock, fault, METRICS[name], of).is_carried:
                 kind, statistic = name.split("-")
                 counts = [_count(base, kind) for base, _ in of]
-                n = f"n = {median(counts):,.0f} of {needed(P99):,}"
-                found.append(f"{kind} {statistic} of {lock} ({n})")
+                why = f"n = {median(counts):,.0f} of {needed(P99):,}"
+                if void := sum(not has_numbers(base) for base, _ in of):
+                    why += f", {void} of {len(of)} runs of the base void"
+                found.append(f"{kind} {statistic} of {lock} ({why})")
     return found
 
 

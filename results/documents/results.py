@@ -113,12 +113,14 @@ class LockRates(Part, frozen=True):
 
 
 class Replayed(Part, frozen=True):
-    """A case that was played again. ``shown``: verdict → how many times it was invalid, of the
-    ``counted`` times that say anything (None: an older version wrote it)."""
+    """A case that was played again. ``shown``: verdict → how many times it was invalid and not
+    refuted, of the ``counted`` times that say anything, of all that were ``played`` (None: an older
+    version wrote it). A break that is due and does not show is played more often than asked."""
 
     case: str
     shown: dict[VerdictName, Count]
     counted: Count | None = None
+    played: Count | None = None
 
 
 class Replay(Part, frozen=True):

@@ -19,7 +19,7 @@ from lockbench.cli import adr, alerts
 from lockbench.evidence import bugreport, compare, observations, track
 from lockbench.report import commands
 from lockbench.results import stored as evidence
-from lockbench.results.documents import Machine, Results, Verdict, Versions, made
+from lockbench.results.documents import Entry, Machine, Results, Try, Verdict, Versions, made
 from lockbench.results.errors import BadInput, Ending
 from lockbench.results.store import NotARun, RunFolder, open_run
 from tests.results.plain import write_case, write_machine, write_plan, write_results, write_versions
@@ -31,7 +31,8 @@ def stored(tmp_path: Path, cases: Sequence[Case], *broken: str) -> Path:
     run = RunFolder.create(tmp_path / "runs", "stored")
     write_plan(run, {"name": "stored", "cases": [asdict(case) for case in cases]})
     observed = dict.fromkeys(broken, "invalid") | {"late-grant": "valid"}
-    found = {"lock": "etcd", "fault": "none", "observed": observed}
+    verdicts = {name: {"result": result} for name, result in observed.items()}
+    found = {"lock": "etcd", "fault": "none", "observed": observed, "verdicts": verdicts}
     write_results(run, {"name": "stored", "cases": [found for _ in cases]})
     run.finish("ok")
     return run.path
@@ -130,6 +131,31 @@ def test_n_are_the_times_that_say_anything(
     replay.say(told, console)
     assert isinstance(console.file, StringIO)
     assert console.file.getvalue().splitlines()[0] == f"{case.name}: {said}"
+
+
+def test_earlier_tries_count_and_what_is_refuted_is_no_break(tmp_path: Path) -> None:
+    """As in every other k of n."""
+    case, turns = three_faults(), iter([True, False, True])
+    play = runner(lambda _: next(turns), [], tmp_path / "new")
+    earlier = Try(observed={"double-grant": "invalid"}, exposed=True)
+    refuted = Verdict("invalid", evidence=(Entry("grant", "a grant", says="contradicted"),))
+
+    def run(cases: list[Case], name: str) -> Finished:
+        finished = play(cases, name)
+        broke, held, contradicted = finished.results.cases
+        held = evolved(held, earlier_tries=(earlier,))
+        contradicted = evolved(contradicted, verdicts={"double-grant": refuted})
+        found = evolved(finished.results, cases=(broke, held, contradicted))
+        return replace(finished, results=found)
+
+    told = replay.replay(stored(tmp_path, [case]), 3, run).results.replay
+    assert told is not None
+    (one,) = told.cases
+    assert (one.shown, one.counted, one.played) == ({"double-grant": 2}, 3, 4)
+    console = Console(file=StringIO(), width=200)
+    replay.say(told, console)
+    assert isinstance(console.file, StringIO)
+    assert "double-grant 2 of 3, not counted: 1 of 4" in console.file.getvalue()
 
 
 def test_only_what_the_violation_needs_is_left(tmp_path: Path) -> None:

@@ -150,8 +150,10 @@ def test_a_verdict_that_was_edited_is_refused(run: RunFolder) -> None:
         resume.finished(run, cases())
 
 
-def test_what_could_not_run_is_run_anew(run: RunFolder) -> None:
-    finish_case(run, 3, fault="wipe", judgement="could not run", ending="bench")
+@pytest.mark.parametrize("word", ["could not run", "disturbed", "failed"])
+def test_what_came_to_nothing_is_run_anew(run: RunFolder, word: str) -> None:
+    """A disk may have been full, and have room now."""
+    finish_case(run, 3, fault="wipe", judgement=word, ending="bench")
     assert list(resume.finished(run, cases())) == [1]
 
 
@@ -172,7 +174,8 @@ def test_a_case_whose_load_was_cut_brings_no_rates(
     history = on_one_clock(read_recording(run.cases()[0].history))
     step = step_of(history, 0, 10**9, unknown_after_s=1.0).step
     finish_case(run, 3, fault="wipe", rates=[plain(step)], **changes)
-    document = resume.finished(run, cases())[3]
+    document = run.cases()[-1].read_case()
+    assert document is not None
     assert len(document.rates) == 1
     assert len(blocks_of(run, document)) == blocks
 

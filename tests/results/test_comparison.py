@@ -271,6 +271,30 @@ def test_other_settings_of_any_case_of_a_lock_are_named(make: Make) -> None:
     short, long = (case(settings={"hold_s": hold_s}) for hold_s in (0.1, 2.5))
     base, new = of(make("c"), long, short), of(make("d"), short)
     assert differences(base, new) == ["other settings of the same cases: hold_s 0.1/2.5 and 0.1"]
+    mixed = of(make("e"), short, long)
+    (said,) = differences(mixed, base)
+    assert said == "other settings of the same cases: hold_s 0.1/2.5 and 0.1/2.5"
+    assert differences(new, new) == []
+
+
+ONE = {"operations": 1, "grants": 1, "acquire_ms": {}}
+
+
+def test_a_load_from_other_machines_is_another_experiment(make: Make) -> None:
+    here, both = case(), case(machines=[ONE | {"name": "here"}, ONE | {"name": "a"}])
+    (said,) = differences(of(make("a"), here), of(make("b"), both))
+    assert said == "other settings of the same cases: machines this one and here, a"
+    base = of(make("c"), both)
+    assert differences(base, base) == []
+
+
+def test_another_version_of_somebody_elses_servers_is_another_version(make: Make) -> None:
+    theirs: tuple[dict[str, str], ...] = ({"redis": "6.2.1"}, {"redis": "8.2.0"}, {})
+    old, new, none = ({"libraries": {}, "servers": servers} for servers in theirs)
+    base = stored_set(make("a", versions=old))
+    (said,) = differences(base, stored_set(make("b", versions=new)))
+    assert said == "other versions: servers of redis 6.2.1 and 8.2.0"
+    assert differences(base, stored_set(make("c", versions=none))) == []
 
 
 def test_what_one_side_has_alone_is_named_with_what_tells_it_apart(make: Make) -> None:
@@ -634,6 +658,15 @@ def test_numbers_that_are_corrected_once_more_change_nothing_that_was_said_of_ru
     told = again.sentences["inconclusive"]
     assert told.startswith("Inconclusive: etcd under kill: a verdict is unknown; uncertain ")
     assert change_words(barely) in told
+
+
+def test_an_earlier_try_that_was_undecided_stays_so() -> None:
+    def tried_before(result: str) -> dict[str, Any]:
+        return case(earlier_tries=[{"observed": {"double-grant": result}, "exposed": True}])
+
+    for before, expected in (("unknown", {"inconclusive"}), ("valid", set())):
+        sides = {("etcd", "none"): ([case()], [tried_before(before)])}
+        assert endings_of_verdicts(sides) == expected
 
 
 def test_what_is_no_longer_decided_is_never_green() -> None:

@@ -291,6 +291,9 @@ def test_a_p99_that_is_not_judged_is_named_with_its_samples() -> None:
         "acquire p99 of lock (n = 320 of 1,000)",
         "handover p99 of lock (n = 0 of 1,000)",
     ]
+    void = (replace(case(1.0, 3.0, 200.0), numbers="void"),) * 2
+    named = not_carried({("lock", "none"): [*of[:4], *[void] * 6]})
+    assert named[0].endswith("of 1,000, 6 of 10 runs of the base void)")
     whole = with_p99(10, base=4.0, new=4.0, of=10)
     assert not_carried({("lock", "none"): whole}) == ["handover p99 of lock (n = 0 of 1,000)"]
 
