@@ -46,6 +46,7 @@ def held_by(analysis: Analysis, fault: Fault) -> list[int]:
     mine = worker_of(analysis, promises.row) == worker
     begin = fault.begin_ns[0]
     held = mine & (promises.start <= begin) & promises.outer
+    held &= np.minimum(promises.lease, promises.lost) >= begin
     released = promises.release >= 0
     held[released] &= history.invoke_ns[promises.release[released]] > begin
     return [int(i) for i in np.flatnonzero(held)]

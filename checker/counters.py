@@ -56,11 +56,13 @@ def by_sweep(history: History, rows: Rows, initial: int | None) -> Found | None:
     step = int(amounts[0]) if len(amounts) else 1
     read = (history.f[rows] == F.READ) & (history.type[rows] == Type.OK) & (amount != NULL)
     reads = rows[read]
-    count, rest = np.divmod(history.value[reads] - np.int64(initial or 0), step)
-    odd = np.flatnonzero((rest != 0) | (count < 0) | ((count > 0) & (len(amounts) == 0)))
-    if len(odd):
-        return Found("invalid", "a value that no number of adds makes", int(reads[odd[0]]))
-    failed = _sweep(history, rows[adds], list(zip(reads.tolist(), count.tolist(), strict=True)))
+    counts: list[tuple[int, int]] = []
+    for read_row, value in zip(reads.tolist(), history.value[reads].tolist(), strict=True):
+        count, rest = divmod(value - (initial or 0), step)
+        if rest != 0 or count < 0 or (count > 0 and len(amounts) == 0):
+            return Found("invalid", "a value that no number of adds makes", read_row)
+        counts.append((read_row, count))
+    failed = _sweep(history, rows[adds], counts)
     if failed is None:
         return Found("valid", f"{len(rows)} operations in one sweep")
     return Found("invalid", "no order of adds explains it", failed)

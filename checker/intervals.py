@@ -39,6 +39,13 @@ def same_key_as_before(key: Ids) -> Bools:
     return same
 
 
+def open_during(begin: Ints, end: Ints, first: Ints, last: Ints) -> Ints:
+    """How many of these intervals, none of which ends before it begins, were open at some time of
+    each from ``first`` to ``last``."""
+    begun = np.searchsorted(np.sort(begin), last, side="right")
+    return begun - np.searchsorted(np.sort(end), first, side="right")
+
+
 def running_max(key: Ids, values: Ints) -> tuple[Ints, Rows]:
     """For columns sorted by key: the largest value up to and including each entry within its key,
     and where it stands."""

@@ -27,7 +27,7 @@ import numpy as np
 
 from lockbench.checker.analysis import Analysis
 from lockbench.checker.exclusion import permits_of
-from lockbench.checker.intervals import ByKey
+from lockbench.checker.intervals import ByKey, open_during
 from lockbench.checker.kinds import OWNERLESS, keys_of
 from lockbench.checker.rows import FOREVER, Rows, rows_of
 from lockbench.checker.verdict import Verdict
@@ -146,7 +146,7 @@ class _Asked:
         due_ns = free_ns + lease_ns + (named.slack_ns or 0) + width_ns
         refused = attempts[(history.type[attempts] == Type.FAIL) & self._taken(attempts)]
         late = refused[history.invoke_ns[refused] >= due_ns]
-        late = late[self._held_during(key, late) < permits_of(history, key)]
+        late = late[self._held_during(key, late, mark_ns) < permits_of(history, key)]
         if free_ns < FOREVER and len(late):
             served = self._served(key, due_ns)
             if served is None:
@@ -186,11 +186,20 @@ class _Asked:
             rows.append(release if release >= 0 else int(held.row[i]))
         return ends, rows
 
-    def _held_during(self, key: int, rows: Rows) -> Ints:
-        """How many holds of the key may have been there during each of these."""
+    def _held_during(self, key: int, rows: Rows, mark_ns: int) -> Ints:
+        """How many of those who asked after the load may have held the key during each of these:
+        from the request until the release was answered, or without that until the lease was over.
+        """
         history, held, width = self._history, self._analysis.promises, self._history.epsilon_ns
         first, last = history.invoke_ns[rows] - width, history.complete_ns[rows] + width
-        return held.during(self._holds[key], first, last)
+        holds = self._holds[key]
+        holds = holds[history.invoke_ns[held.row[holds]] >= mark_ns]
+        release = held.release[holds]
+        done = np.where(release >= 0, history.complete_ns[release], NULL)
+        begun = history.invoke_ns[held.row[holds]]
+        ended = np.minimum(held.lease[holds], held.lost[holds])
+        over = np.maximum(np.where(done == NULL, ended, done), begun)
+        return open_during(begun, over, first, last)
 
     def _taken(self, rows: Rows) -> np.ndarray:
         """Which of these were told that somebody else has it."""

@@ -165,11 +165,13 @@ class _Machines:
         rows = np.flatnonzero(mine)
         if not np.any(mine & (history.f != F.DEATH)):
             return {}
+        # What a fault may have left is counted from its heal, by the resource's clock.
+        compared = {"stale-holder", "leaked-lock"} if history.faults else {"stale-holder"}
         report = self.judge(history.only(rows), self.only)
         return {
             name: _of_rows(verdict, rows)
             for name, verdict in report.verdicts.items()
-            if name != "stale-holder" and name not in self._unordered()
+            if name not in compared and name not in self._unordered()
         }
 
     def _unordered(self) -> frozenset[str]:

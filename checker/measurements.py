@@ -118,7 +118,8 @@ def _leaks(analysis: Analysis) -> list[dict[str, object]]:
         process, died = history.process[row], int(history.invoke_ns[row])
         mine = (history.process[promises.row] == process) & (promises.start <= died)
         mine |= promises.row == analysis.links.acquire[row]
-        for held in np.flatnonzero(mine & promises.outer & (promises.release < 0)):
+        mine &= promises.outer & (promises.release < 0) & (promises.lease >= died)
+        for held in np.flatnonzero(mine):
             ends.setdefault(int(held), died)
     for fault in history.faults:
         if killed_worker(fault) is not None:

@@ -31,6 +31,7 @@ from lockbench.checker.promises import link
 from lockbench.checker.rows import FOREVER
 from lockbench.checker.verdict import Verdict
 from lockbench.history.columns import History
+from lockbench.history.guarded import Guarded
 from lockbench.history.op import NULL, F, Fault, Type
 
 OUTSIDE: Final = "outside"
@@ -83,6 +84,8 @@ def _parts(history: History) -> Iterator[tuple[History, bool]]:
             acquires = link(history).acquire
         mine = (history.f == F.ACQUIRE) & (history.invoke_ns > over_ns)
         kept = mine | ((acquires >= 0) & mine[acquires]) | (history.f == F.DEATH)
+        # What had no answer may still take effect: a release ends a later hold of its client.
+        kept |= (history.type == Type.INFO) & np.isin(history.f, (F.ACQUIRE, F.RELEASE, F.EXTEND))
         yield _until(history.only(kept), following), False
 
 
@@ -91,10 +94,28 @@ def _until(history: History, end_ns: int) -> History:
     early = history.only(history.invoke_ns < end_ns)
     faults = tuple(fault for fault in history.faults if fault.name != OUTSIDE)
     open_ = early.complete_ns >= end_ns
-    return replace(
+    cut = replace(
         early,
         type=np.where(open_, np.uint8(Type.INFO), early.type),
         complete_ns=np.where(open_, np.int64(NULL), early.complete_ns),
         applied_ns=np.where(early.applied_ns >= end_ns, np.int64(NULL), early.applied_ns),
         faults=faults,
     )
+    return cut if cut.guarded is None else replace(cut, guarded=_confirmed(cut, cut.guarded))
+
+
+def _confirmed(history: History, guarded: Guarded) -> Guarded:
+    """A store's record up to the last write of each key that the history confirms: what stands
+    behind it may have been applied later."""
+    made = history.version if guarded.rule == "once" else history.value
+    writes = np.isin(history.f, (F.EFFECT, F.WRITE)) & (history.type == Type.OK)
+    done = {
+        (history.keys[int(history.key[row])], int(history.hold[row]), int(made[row]))
+        for row in np.flatnonzero(writes)
+    }
+    last: dict[str, int] = {}
+    for one in guarded.applied:
+        if (one.key, one.hold, one.made) in done:
+            last[one.key] = max(one.place, last.get(one.key, one.place))
+    applied = (one for one in guarded.applied if one.place <= last.get(one.key, NULL))
+    return replace(guarded, applied=tuple(applied))

@@ -25,7 +25,7 @@ from functools import cached_property
 
 import numpy as np
 
-from lockbench.checker.intervals import running_max
+from lockbench.checker.intervals import open_during, running_max
 from lockbench.checker.kinds import OWNERLESS, REENTRANT, SHARED, keys_of
 from lockbench.checker.rows import (
     FOREVER,
@@ -78,8 +78,7 @@ class Promises:
 
     def during(self, chosen: Rows, first_ns: Ints, last_ns: Ints) -> Ints:
         """How many of these promises were good at some time of each of these intervals."""
-        begun = np.searchsorted(np.sort(self.start[chosen]), last_ns, side="right")
-        return begun - np.searchsorted(np.sort(self.end[chosen]), first_ns, side="right")
+        return open_during(self.start[chosen], self.end[chosen], first_ns, last_ns)
 
     @cached_property
     def nonempty(self) -> Bools:
@@ -154,13 +153,16 @@ def link(history: History) -> Links:
     acquire = np.full(len(history), -1, np.intp)
     by_hold = has_values(history.hold)
     sequences: dict[str, Sequences] = {}
+    acquires = history.f == F.ACQUIRE
     lock_row = (history.f == F.RELEASE) | (history.f == F.EXTEND) | (history.f == F.LOST)
+    unnamed = lock_row | acquires
     if by_hold:
         held = history.hold != NULL
         sequences["hold"] = _link_within(history, acquire, np.flatnonzero(held), history.hold)
         lock_row &= ~held
-    if not by_hold or np.any(lock_row):
-        rows = np.flatnonzero(lock_row | (history.f == F.ACQUIRE))
+        unnamed &= ~held
+    if np.any(unnamed):
+        rows = np.flatnonzero(lock_row | acquires)
         linked_by_hold = acquire[rows] if by_hold else None
         sequences["process"] = _link_within(
             history, acquire, rows, _owner_and_key(history), one_key=True

@@ -60,9 +60,8 @@ def queue_order(analysis: Analysis) -> Verdict | None:
         theirs = np.arange(later, last)[asked[later:last] > at_ns]
         theirs = theirs[held.owner[order[theirs]] != held.owner[a]]
         behind += len(theirs) > 0
-        before = theirs[
-            done[theirs] + width < min(int(history.complete_ns[row]), int(held.lease[a]))
-        ]
+        stood_ns = min(int(history.complete_ns[row]), int(held.lease[a]), int(held.lost[a]))
+        before = theirs[done[theirs] + width < stood_ns]
         if len(before):
             wrong.append((place, a, int(order[before[0]])))
     if behind == 0:

@@ -76,7 +76,8 @@ def held_back(analysis: Analysis, fault: Fault) -> Answer:
         rows = rows[~_taken(analysis, rows, end)]
         asked, done = history.invoke_ns[rows], history.complete_ns[rows]
         over = (asked <= end - usual) & (answered_ns(history, rows) >= end)
-        count += int(np.count_nonzero(over | (done - asked > HELD_BACK * usual)))
+        slow = (done != NULL) & (done - asked > HELD_BACK * usual)
+        count += int(np.count_nonzero(over | slow))
     return count > 0, f"{many(count, 'request')} for shared keys kept from an answer by the cut"
 
 

@@ -284,7 +284,12 @@ def _promised_then(analysis: Analysis, order: Rows, key: Ids, owner: Ints, at_ns
     place = up_to(keys, promises.start[order], key, at_ns - 1) - 1
     other = order[longest[np.maximum(place, 0)]]
     met = (place >= 0) & (promises.key[other] == key)
-    met &= promises.owner[other] != owner
+    own = met & (promises.owner[other] == owner)
+    for one in np.unique(owner[own]).tolist():
+        mine = own & (owner == one)
+        others = order[promises.owner[order] != one]
+        found[mine] = _promised_then(analysis, others, key[mine], owner[mine], at_ns[mine])
+    met &= ~own
     met &= promises.end[other] > at_ns + 2 * analysis.history.epsilon_ns
     found[met] = other[met]
     return found

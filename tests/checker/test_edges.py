@@ -7,7 +7,9 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
+from lockbench.checker.analysis import Analysis
 from lockbench.checker.check import check
+from lockbench.checker.exposure import exposure
 from lockbench.history.columns import History
 from lockbench.history.op import F
 from tests.checker.scenes import Scene, ns
@@ -120,3 +122,12 @@ def test_a_hold_whose_end_is_missing_proves_nothing(dead: bool, expected: str) -
         history, machine=machine, machines=("b", "a"), missing=("b",), epsilon_ns=1000
     )
     assert result(history, "double-grant") == expected
+
+
+def test_an_acquire_without_a_name_belongs_to_itself_beside_named_ones() -> None:
+    scene = Scene().kind("mutex", role="contended").acquire(1, 1, 2, until=30, named=False)
+    scene.acquire(1, 40, 41, until=50)
+    moves = [[ns(11), ns(11.1), 100.0]]
+    scene.fault("clock-jump", 10, 20, "clock-beyond-lease", deciding=["redis-1"], moves=moves)
+    assert Analysis.of(scene.history()).links.acquire.tolist() == [0, 1]
+    assert not exposure(scene.history()).exposed

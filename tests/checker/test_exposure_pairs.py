@@ -765,6 +765,11 @@ def _(could: bool) -> Scene:
     return asked_in_cut(3.5, 5.005) if could else asked_in_cut(4.995, 5.005)
 
 
+@pair("held-back", "never answered though asked early, or just before its end")
+def _(could: bool) -> Scene:
+    return asked_in_cut(3.5 if could else 4.995, None)
+
+
 @pair("held-back", "never answered though asked in the cut, or before it")
 def _(could: bool) -> Scene:
     return asked_in_cut(3.5 if could else 2.5, None)

@@ -138,7 +138,45 @@ def after_a_longer_lease(s: Scene) -> None:
     granted(refused(quiet(s), QUIET, QUIET + 5, QUIET + 11.9), QUIET + 13)
 
 
-@pytest.mark.parametrize("course", [free_at_once, free_just_in_time, after_a_longer_lease])
+def beside_another_asker(s: Scene, *, granted_at: float, given_back: float, answer: str) -> None:
+    """Two ask for the key in the quiet phase; client 9 is refused while client 8 has it, or may."""
+    quiet(s).op(F.QUIET, 8, QUIET, QUIET, named=False)
+    asked = DUE + 0.5
+    s.acquire(8, asked, granted_at, until=asked + LEASE, hold="x")
+    s.release(8, granted_at + 0.1, given_back, answer, hold="x")
+    s.acquire(9, DUE + 1.3, DUE + 1.6, "fail", error="held", hold="q")
+    granted(s, DUE + 4)
+
+
+def while_the_grant_is_on_its_way(s: Scene) -> None:
+    beside_another_asker(s, granted_at=DUE + 2, given_back=DUE + 2.2, answer="ok")
+
+
+def while_the_release_is_on_its_way(s: Scene) -> None:
+    beside_another_asker(s, granted_at=DUE + 1, given_back=DUE + 2, answer="ok")
+
+
+def after_a_release_without_an_answer(s: Scene) -> None:
+    beside_another_asker(s, granted_at=DUE + 1, given_back=DUE + 1.2, answer="info")
+
+
+INNOCENT = (
+    free_at_once,
+    free_just_in_time,
+    after_a_longer_lease,
+    while_the_grant_is_on_its_way,
+    while_the_release_is_on_its_way,
+    after_a_release_without_an_answer,
+)
+
+
+def test_who_is_refused_after_the_others_release_was_answered_accuses() -> None:
+    scene = load()
+    beside_another_asker(scene, granted_at=DUE + 0.6, given_back=DUE + 1.1, answer="ok")
+    assert result(served(scene)) == "invalid"
+
+
+@pytest.mark.parametrize("course", INNOCENT)
 def test_a_key_that_is_free_in_time_is_acquitted(course: Callable[[Scene], None]) -> None:
     scene = load()
     course(scene)

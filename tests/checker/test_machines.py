@@ -364,3 +364,34 @@ def test_time_grows_with_the_operations() -> None:
         assert "clocks agree to ±5" in verdict.reason
 
     assert exponent(judge, 25, 250) < 1.3
+
+
+@pytest.mark.parametrize("ahead_s", [0, 1000])
+@pytest.mark.parametrize("struck", [True, False])
+def test_what_a_fault_left_is_not_counted_by_the_clock_of_one_machine(
+    struck: bool, ahead_s: int
+) -> None:
+    """The heal is on the resource's clock. Client 9 is refused 26 s after the load began, by its
+    own."""
+    builder = Builder()
+    of = Object("mutex", role="contended", lease_ns=3 * S, slack_ns=2 * S)
+    builder.objects |= {"k": of, "spare": of}
+
+    def did(f: F, at_s: float, key: str, hold: str = "", outcome: Type = Type.OK) -> None:
+        at_ns = int((at_s + ahead_s) * S)
+        until = {"valid_until_ns": at_ns + 3 * S} if (f, outcome) == (F.ACQUIRE, Type.OK) else {}
+        builder.add(
+            process=9, f=int(f), outcome=int(outcome), key=key, machine="b", invoke_ns=at_ns,
+            complete_ns=at_ns + S // 10, hold=hold or None, numbers=until,
+            error="held" if outcome == Type.FAIL else None,
+        )  # fmt: skip
+
+    for key, hold, at_s in (("k", "a", 0.0), ("spare", "s", 27.0), ("k", "z", 42.0)):
+        did(F.ACQUIRE, at_s, key, hold)
+        did(F.RELEASE, at_s + 0.2, key, hold)
+    did(F.QUIET, 20, "k")
+    did(F.ACQUIRE, 26, "k", "q", Type.FAIL)
+    kill = Fault("kill", ("n1",), (10 * S, 10 * S), (40 * S, 40 * S))
+    faults = (kill,) if struck else ()
+    result = check(replace(builder.finish(), faults=faults)).verdicts["leaked-lock"].result
+    assert result != "invalid" if struck else result == "invalid"

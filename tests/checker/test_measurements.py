@@ -73,3 +73,14 @@ def test_only_contended_keys_are_measured_where_roles_are_known() -> None:
     scene = cycles(Scene().kind("mutex", role="contended").kind("mutex", "x", role="own"), 0, 1, 2)
     scene.acquire(9, 50, 51, key="x", hold="x")
     assert measured(scene)["availability"]["windows"] == 2
+
+
+@pytest.mark.parametrize(("until", "held"), [(4, False), (130, True)])
+def test_a_hold_that_lapsed_before_its_holder_died_was_no_hold(until: float, held: bool) -> None:
+    scene = Scene().kind("mutex", role="contended").acquire(VICTIM, 0, 1, until=until, hold="v")
+    scene.fault("client-kill", 100, None, worker=5, killed=True)
+    scene.acquire(2, 120, 140, until=150, hold="b").release(2, 141, 141.1, hold="b")
+    found = measured(scene)
+    (recovery,) = found["recovery"]
+    assert recovery["dead_holder_s"] == (pytest.approx(40) if held else None)
+    assert len(found.get("leaked-lock", ())) == held

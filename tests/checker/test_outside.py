@@ -6,7 +6,9 @@ import pytest
 
 from lockbench.checker.check import check
 from lockbench.checker.outside import OUTSIDE
+from lockbench.history.op import F
 from tests.checker.scenes import Scene
+from tests.checker.test_guard import stored, wrote
 
 
 def granted_twice(scene: Scene, at: float, *, hold: str = "a") -> Scene:
@@ -98,3 +100,45 @@ def test_what_is_valid_stays_valid() -> None:
 
 def test_an_outage_before_anything_was_asked_leaves_nothing_to_tell() -> None:
     assert double_grant(granted_twice(Scene(), 10).fault(OUTSIDE, 1, None)) == "unknown"
+
+
+@pytest.mark.parametrize("kind", ["mutex", "reentrant"])
+@pytest.mark.parametrize("released", ["info", "ok"])
+def test_what_had_no_answer_before_a_stall_may_take_effect_after_it(
+    kind: str, released: str
+) -> None:
+    """An innocent pair after the stall, while a guilty one during it is excused: client 1's release
+    may have ended its later hold."""
+    names = kind == "reentrant"
+
+    def acquired(scene: Scene, client: int, at: float, got: float, until: float, hold: str) -> None:
+        named = {"hold": hold, "owner": client} if names else {"named": False}
+        scene.acquire(client, at, got, until=until, **named)
+
+    scene = Scene().kind(kind)
+    acquired(scene, 1, 1, 2, 5, "a")
+    named = {"hold": "a", "owner": 1} if names else {"named": False}
+    scene.release(1, 4, None if released == "info" else 4.1, released, **named)
+    acquired(scene, 3, 5.5, 6, 8, "c")
+    acquired(scene, 4, 6.1, 6.2, 8, "d")
+    acquired(scene, 1, 10, 11, 40, "b")
+    acquired(scene, 2, 12, 13, 40, "e")
+    told = {"info": "unknown", "ok": "invalid"}
+    assert double_grant(scene.fault(OUTSIDE, 5.2, 9)) == told[released]
+
+
+@pytest.mark.parametrize(("begin", "told"), [(10, "unknown"), (30, "invalid")])
+def test_what_a_store_applied_afterwards_is_not_told_of_its_guard(begin: float, told: str) -> None:
+    scene = wrote(wrote(Scene(), 1, 1, 0, 1, fence=1), 2, 20, 1, 2, fence=1)
+    history = stored(scene.fault(OUTSIDE, begin, None), "newer", ("h1", 1, 0, 1), ("h2", 2, 1, 1))
+    assert check(history).verdicts["broken-guard"].result == told
+
+
+def test_what_a_store_applied_before_is_whole_where_an_answer_is_missing() -> None:
+    """The second of three writes was not answered; the third was made from it."""
+    scene = wrote(Scene(), 1, 1, 0, 1, fence=1)
+    scene.op(F.WRITE, 2, 2, None, "info", version=1, value=2, fence=2)
+    wrote(scene, 3, 3, 2, 3, fence=3)
+    wrote(wrote(scene, 4, 20, 3, 4, fence=4), 5, 22, 9, 10, fence=5).fault(OUTSIDE, 10, None)
+    entries = (("h1", 1, 0, 1), ("h2", 2, 1, 2), ("h3", 3, 2, 3), ("h4", 4, 3, 4), ("h5", 10, 9, 5))
+    assert check(stored(scene, "unchanged", *entries)).verdicts["broken-guard"].result == "unknown"

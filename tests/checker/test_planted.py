@@ -118,6 +118,14 @@ def write_under_an_unknown_acquire(s: Scene) -> None:
 
 
 @breaks(H)
+def write_under_an_unknown_acquire_of_who_reads_longer(s: Scene) -> None:
+    s.kind("read-write").acquire(1, 0, None, "info", mode=Mode.WRITE, hold="w", owner=1)
+    s.acquire(5, 2, 3, until=100, mode=Mode.READ, hold="mine", owner=1)
+    s.acquire(2, 3, 4, until=90, mode=Mode.READ, hold="r", owner=2)
+    s.write(1, 50, 0, 1, hold="w", owner=1)
+
+
+@breaks(H)
 def lost_request_under_an_unknown_acquire(s: Scene) -> None:
     # Its reply never came; the resource's log shows when it was applied.
     s.acquire(1, 0, None, "info").acquire(2, 0, 2, until=9)

@@ -214,3 +214,17 @@ def test_who_enters_again_overtakes_nobody() -> None:
     assert result(s) is None
     s.kind("mutex")
     assert check(s.history()).verdicts["double-grant"].result == "invalid"
+
+
+@pytest.mark.parametrize(
+    ("lost_at", "expected"), [(5.5, "valid"), (7.0, "invalid"), (None, "invalid")]
+)
+def test_a_hold_that_was_lost_before_the_other_was_granted_did_not_stand(
+    lost_at: float | None, expected: str
+) -> None:
+    """Its own answer was on the way when client 3 was granted the key at 6."""
+    s = placed(holder(), 2, 2.5, "h2")
+    hold(hold(s, 2, 2, 8, 9), 3, 3, 6, 7)
+    if lost_at is not None:
+        s.lost(2, lost_at, hold="h2")
+    assert result(s) == expected

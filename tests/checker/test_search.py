@@ -264,3 +264,16 @@ def test_steps_are_pure() -> None:
     assert state == ()
     assert model.step(state, Operation("acquire", who=1)) == taken
     assert np.size(state) == 0
+
+
+@pytest.mark.parametrize(("adds", "result"), [(2, "valid"), (1, "invalid")])
+@pytest.mark.parametrize("reads", [1, 40])  # searched, and swept
+def test_the_sweep_counts_beyond_what_64_bits_hold(reads: int, adds: int, result: str) -> None:
+    initial = -(2**61)
+    scene = Scene(key="r").kind("counter", initial=initial)
+    for n in range(2):
+        scene.op(F.ADD, 1, 2 * n, 2 * n + 1, value=2**62, named=False)
+    for n in range(reads):
+        found = initial + adds * 2**62
+        scene.op(F.READ, 1, 10 + n, 10.5 + n, value=found, named=False)
+    assert check(scene.history()).verdicts["linearizable"].result == result
