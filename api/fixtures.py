@@ -27,6 +27,7 @@ from lockbench.results.errors import BadInput
 
 CLUSTER: Final = "lockbench_cluster"
 FAULT: Final = "lockbench_fault"
+WORDS: Final = ("topology", "nodes", "fault")  # of the mark
 
 
 def name_of(topology: str) -> str:
@@ -117,11 +118,13 @@ def lockbench_fault(
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
     """A test for every topology and fault of its mark."""
-    if CLUSTER not in metafunc.fixturenames:
-        return
     asked = metafunc.definition.get_closest_marker(MARK)
     words = {} if asked is None else asked.kwargs
     try:
+        if asked is not None:
+            _refuse_idle(metafunc, asked)
+        if CLUSTER not in metafunc.fixturenames:
+            return
         clusters = [(name, words.get("nodes")) for name in _several(words, "topology")]
         for name, nodes in clusters:
             Cluster(name, nodes=nodes)
@@ -134,6 +137,21 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
     except (BadInput, ScheduleError) as error:
         where = metafunc.definition.nodeid
         raise pytest.Collector.CollectError(f"{where}: {error}") from error
+
+
+def _refuse_idle(metafunc: pytest.Metafunc, mark: pytest.Mark) -> None:
+    """What a mark says and has no effect. That of a class or file may be for others. Raises
+    BadInput."""
+    strange = [*map(repr, mark.args), *(word for word in mark.kwargs if word not in WORDS)]
+    if strange:
+        raise BadInput(f"the mark takes {', '.join(WORDS)}, and not {', '.join(strange)}")
+    if mark not in metafunc.definition.own_markers:
+        return
+    for word, fixture in (("topology", CLUSTER), ("nodes", CLUSTER), ("fault", FAULT)):
+        if word in mark.kwargs and fixture not in metafunc.fixturenames:
+            raise BadInput(
+                f"its mark has {word}=, which only {fixture} takes: it uses no such fixture"
+            )
 
 
 def _several(words: Mapping[str, Any], what: str) -> list[str]:

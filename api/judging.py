@@ -13,26 +13,19 @@ from lockbench.api.errors import BrokenPromise, Undecided
 from lockbench.api.recording import Recording, record
 from lockbench.checker.check import check
 from lockbench.checker.drawing import page
-from lockbench.checker.load import load
 from lockbench.checker.sketch import sketch
 from lockbench.checker.verdict import Report
 from lockbench.checker.words import describe
+from lockbench.evidence.check import check_one
 from lockbench.history.columns import History
-from lockbench.history.lines import UnreadableHistory
-from lockbench.results.errors import BadInput
 
 DOUBLE_GRANT = "double-grant"
 
 
 def judge(history: History | str | os.PathLike[str]) -> Report:
-    """Every verdict on a history, or on a file or folder of ``lockbench check``. ``result`` is the
-    worst of them. Raises BadInput for a file that is no history."""
-    if isinstance(history, History):
-        return check(history)
-    try:
-        return check(load(Path(history)))
-    except UnreadableHistory as error:
-        raise BadInput(str(error)) from error
+    """Every verdict on a history, or on a file or folder of ``lockbench check`` that holds one.
+    ``result`` is the worst of them. Raises BadInput for what is no history, or several."""
+    return check(history) if isinstance(history, History) else check_one(Path(history))
 
 
 @contextmanager
@@ -85,7 +78,13 @@ def undecided(recording: Recording) -> str | None:
         return "nothing was recorded: nobody entered the section"
     by_key: dict[str, set[str]] = defaultdict(set)
     for stay in stays:
-        by_key[stay.key].add(stay.who)
+        if not stay.is_empty:
+            by_key[stay.key].add(stay.who)
+    if not by_key:
+        return (
+            f"{stays[0].who} entered {stays[0].key} and never left, as all did: report leave, or "
+            "give pid= to those that may be killed"
+        )
     names = max(by_key.values(), key=len)
     if len(names) <= recording.at_most:
         only = ", ".join(sorted(names))

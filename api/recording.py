@@ -77,8 +77,14 @@ class Stay:
     surely_ns: int
     left_ns: int | None = None
     here: bool = False  # reported by this process
+    caller: object = None  # the task or thread of this process
     place: str | None = None
     process: tuple[int, int] | None = None  # number and start
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether nothing can be said of how long it lasted."""
+        return not self.here and self.left_ns is None and self.surely_ns <= self.entered_ns
 
 
 class Recording:
@@ -96,6 +102,7 @@ class Recording:
         self._looked_ns = self._began_ns  # lines that were written before this have been read
         self._stays: list[Stay] = []
         self._open: dict[tuple[str, str], Stay] = {}
+        self._inside: list[Stay] = []  # of this process
         self._sources: list[_Lines] = []
         self._server: ThreadingHTTPServer | None = None
         self._token = secrets.token_hex(8)
@@ -112,10 +119,17 @@ class Recording:
     # --- from this process ---
 
     def enter(self, key: str = KEY, who: str | None = None) -> Stay:
-        """Somebody holds the lock and is inside. ``who`` is the task or thread where None."""
+        """Somebody holds the lock and is inside. ``who`` is the task or thread where None. Who
+        enters again without having left is no second holder: kept in ``troubles``."""
         with self._lock:
             now_ns = self._now_ns()
-            stay = Stay(key, who or _caller(), now_ns, now_ns, here=True)
+            caller, name = _caller()
+            stay = Stay(key, who or name, now_ns, now_ns, here=True, caller=caller)
+            inside = (stay.key, stay.who, caller)
+            if any(inside == (one.key, one.who, one.caller) for one in self._inside):
+                self.troubles.append(f"{stay.who} enters {key} a second time without having left")
+                return stay
+            self._inside.append(stay)
             self._stays.append(stay)
             return stay
 
@@ -124,6 +138,7 @@ class Recording:
         with self._lock:
             if stay.left_ns is None:
                 stay.left_ns = stay.surely_ns = self._now_ns()
+                self._inside = [one for one in self._inside if one is not stay]
 
     @contextmanager
     def inside(self, key: str = KEY, who: str | None = None) -> Iterator[Stay]:
@@ -146,7 +161,7 @@ class Recording:
 
     def follow(self, path: str | os.PathLike[str]) -> None:
         """Reads the lines that are appended to a file from now on; it is made if it is not there.
-        Writers open it for appending."""
+        Writers open it for appending. One that is truncated or replaced is kept in ``troubles``."""
         flags = os.O_RDONLY | os.O_CREAT | os.O_CLOEXEC | os.O_NONBLOCK
         try:
             file = os.open(path, flags, 0o600)
@@ -156,7 +171,7 @@ class Recording:
             os.close(file)
             raise BadInput(f"{os.fspath(path)} is not a regular file")
         os.lseek(file, 0, os.SEEK_END)
-        self._read(_Lines(file, os.fspath(path)))
+        self._read(_Lines(file, os.fspath(path), followed=True))
 
     @property
     def url(self) -> str:
@@ -236,6 +251,8 @@ class Recording:
                     word, fields = _parsed(line)
                     with suppress(BadReport):
                         self.report(word, fields, source.name)
+                if (why := source.lost()) is not None:
+                    self.troubles.append(f"{source.name}: {why}")
             # Of who has not left in any line up to then, and still lives.
             for stay in self._open.values():
                 if stay.process is not None and _lives(stay.process):
@@ -325,12 +342,16 @@ def record(cluster: Cluster | None = None, *, at_most: int = 1) -> Recording:
 
 
 class _Lines:
-    """Whole lines of a file that is read without waiting."""
+    """Whole lines of a file that is read without waiting. ``followed``: it is a regular file of
+    this name."""
 
-    def __init__(self, file: int, name: str, also: int | None = None) -> None:
+    def __init__(
+        self, file: int, name: str, also: int | None = None, *, followed: bool = False
+    ) -> None:
         self.name = name
         self._files = [file] if also is None else [file, also]
         self._rest = b""
+        self._followed = followed
 
     def read(self) -> Iterator[str]:
         """What has come since, until there is no more."""
@@ -341,6 +362,24 @@ class _Lines:
                     lines, self._rest = [*lines, self._rest], b""
                 for line in lines:
                     yield line.decode(errors="replace")
+
+    def lost(self) -> str | None:
+        """Why lines may be missing; said once."""
+        if not self._followed:
+            return None
+        here = os.fstat(self._files[0])
+        try:
+            there = Path(self.name).stat()
+        except OSError:
+            there = None
+        if there is None or not os.path.samestat(here, there):
+            why = "it was replaced or removed while it was followed"
+        elif here.st_size < os.lseek(self._files[0], 0, os.SEEK_CUR):
+            why = "it was truncated while it was followed"
+        else:
+            return None
+        self._followed = False
+        return why
 
     @property
     def rest(self) -> bytes:
@@ -427,10 +466,13 @@ def _lives(process: tuple[int, int]) -> bool:
     return start_ticks(pid) == started
 
 
-def _caller() -> str:
-    """The task of asyncio, or the thread, that asks."""
+def _caller() -> tuple[object, str]:
+    """The task of asyncio, or the thread, that asks, and its name."""
     try:
         task = asyncio.current_task()
     except RuntimeError:
         task = None
-    return threading.current_thread().name if task is None else task.get_name()
+    if task is not None:
+        return task, task.get_name()
+    thread = threading.current_thread()
+    return thread, thread.name

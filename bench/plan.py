@@ -35,6 +35,7 @@ from lockbench.nemesis.registry import NONE, faults
 from lockbench.nemesis.schedule import ScheduleError, Steps, end_s, parse
 from lockbench.results import documents, wording
 from lockbench.results.documents import Planned, known
+from lockbench.results.documents.part import SECONDS_MAX, SEED_MAX
 from lockbench.results.errors import BadInput, Unfit
 from lockbench.stores import registry as stores
 from lockbench.stores.registry import Asked as AskedStore
@@ -562,7 +563,7 @@ def refuse_impossible(case: Case) -> None:
         _refuse_elsewhere(case)
     if case.network not in NETWORKS:
         raise unknown("network", case.network, NETWORKS)
-    _refuse_numbers(case)
+    refuse_numbers(case)
     if case.rates.steps and (case.fault != NONE or case.system.kind == "none"):
         raise BadInput("rates are those of a lock without a fault")
     sizes = topology_of(case).sizes
@@ -613,7 +614,8 @@ def _refuse_elsewhere(case: Case) -> None:
         )
 
 
-def _refuse_numbers(case: Case) -> None:
+def refuse_numbers(case: Case) -> None:
+    """What no case can have, whatever is done in it. Raises BadInput."""
     for name, value in (
         ("--clients", case.clients),
         ("--keys", case.keys),
@@ -621,16 +623,19 @@ def _refuse_numbers(case: Case) -> None:
         ("--time-limit", case.time_limit_s),
         ("--ttl", case.pace.lease_ttl_s),
     ):
-        if not (value > 0 and math.isfinite(value)):
+        if not value > 0:
             raise BadInput(f"{name} is {value:g}; it has to be more than 0")
     if case.seed < 0:
         raise BadInput(f"--seed is {case.seed}; it has to be 0 or more")
     for name, count, most, why in (
-        ("--clients", case.clients, CLIENTS_MAX, "a Redis takes no more connections"),
-        ("--keys", case.keys, KEYS_MAX, "every key is judged by itself"),
+        ("--clients", case.clients, CLIENTS_MAX, ": a Redis takes no more connections"),
+        ("--keys", case.keys, KEYS_MAX, ": every key is judged by itself"),
+        ("--time-limit", case.time_limit_s, SECONDS_MAX, ""),
+        ("--ttl", case.pace.lease_ttl_s, SECONDS_MAX, ""),
+        ("--seed", case.seed, SEED_MAX, ""),
     ):
         if count > most:
-            raise BadInput(f"{name} is {count:,}; it has to be {most:,} or less: {why}")
+            raise BadInput(f"{name} is {count:,}; it has to be {most:,} or less{why}")
 
 
 def needed_s(case: Case, injections: Sequence[Injection]) -> float:

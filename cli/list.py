@@ -166,11 +166,17 @@ def _parameters(declared: Mapping[str, Parameter]) -> list[dict[str, Any]]:
     ]
 
 
-def show_undeclared(*, as_json: bool) -> None:
+def show_undeclared(wanted: Wanted, *, as_json: bool) -> None:
     """The faults of which a declaration says nothing, by lock."""
-    found = undeclared([*systems().values(), *without().values()])
+    of = {"lock": systems(), "no-lock": without()}
+    locks = (one for kind, all_ in of.items() for one in _asked(kind, wanted, all_.values()))
+    found = {
+        lock: [fault for fault in silent if wanted.fault in {None, fault}]
+        for lock, silent in undeclared(filter(wanted.lock, locks)).items()
+    }
+    found = {lock: silent for lock, silent in found.items() if silent}
     if as_json:
-        say_json({"undeclared": {lock: list(silent) for lock, silent in found.items()}})
+        say_json({"undeclared": found})
         return
     for lock, silent in found.items():
         say(f"{lock}: {', '.join(silent)}")

@@ -75,6 +75,14 @@ def check_files(
         ) from None
 
 
+def check_one(path: Path) -> Report:
+    """The verdicts on the one history under a path. Raises BadInput."""
+    found = _histories(path)
+    if len(found) != 1:
+        raise BadInput(f"{path}: these are {len(found)} histories; name one")
+    return _report(found[0], lambda history: history)[1]
+
+
 @dataclass(frozen=True, slots=True)
 class _Found:
     """A history that is to be judged. ``cut``: it is known to be cut off."""
@@ -97,6 +105,10 @@ def _check_files(
     written: _Written | None = None
     if write is not None:
         _may_write(write, found)
+    if html is not None:
+        _refuse_source("--html", html, found)
+        if html == write:
+            raise BadInput(f"--html {html}: --write would be lost; give it another name")
     for one in found:
         history, report = _report(one, modelled)
         reports[one.name] = report
@@ -228,8 +240,13 @@ def _may_write(target: Path, found: Sequence[_Found]) -> None:
         raise BadInput(f"--write {target}: the name must end in {' or '.join(WRITERS)}")
     if len(found) != 1:
         raise BadInput(f"--write {target}: one history can be written, not {len(found)}")
-    if target.exists() and any(target.samefile(source) for source in found[0].sources):
-        raise BadInput(f"--write {target}: that is the history itself")
+    _refuse_source("--write", target, found)
+
+
+def _refuse_source(option: str, target: Path, found: Sequence[_Found]) -> None:
+    sources = (source for one in found for source in one.sources)
+    if target.exists() and any(target.samefile(source) for source in sources):
+        raise BadInput(f"{option} {target}: that is the history itself")
 
 
 def _write(target: Path, history: History, report: Report) -> _Written:

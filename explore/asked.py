@@ -60,6 +60,7 @@ def asked(
     if len(acts) > 1:
         raise BadInput(f"--strike: servers are struck once, and not by {' and '.join(acts)}")
     case = plan.make_case(lock, "none", seed=seed, topology=topology)
+    plan.refuse_numbers(case)
     if case.system.kind == "none":
         raise Unfit(f"{lock} is a way to do without a lock; there is nothing to explore")
     declared_s = case.system.pace.get("lease_ttl_s", LEASE_S)

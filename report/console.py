@@ -126,6 +126,8 @@ def take_streams() -> None:
             os.fstat(number)
         except OSError:
             os.open(os.devnull, os.O_RDONLY)
+    if sys.stdin is None:
+        sys.stdin = open(0, encoding="utf-8", closefd=False)  # noqa: SIM115 - as long as the program
     out_, err_ = (_usable(stream, number) for stream, number in ((sys.stdout, 1), (sys.stderr, 2)))
     sys.stdout = cast("TextIO", _Stream(out_, needed=True))
     sys.stderr = cast("TextIO", _Stream(err_, needed=False))

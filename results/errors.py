@@ -38,8 +38,9 @@ def worst_first(endings: Iterable[str]) -> tuple[str, ...]:
 
 
 def endings_named(text: str) -> list[str]:
-    """The endings that a list with commas names, at least one. Raises BadInput."""
-    known = [ending.word for ending in Ending]
+    """The endings that a list with commas names, at least one; ``ok`` fails nothing. Raises
+    BadInput."""
+    known = [ending.word for ending in Ending if ending != Ending.OK]
     found = [word.strip() for word in text.split(",") if word.strip()]
     for word in found:
         if word not in known:

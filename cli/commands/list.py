@@ -37,10 +37,11 @@ def list_(
     """List every lock, resource, topology, fault, workload and suite."""
     from lockbench.cli.list import Wanted, catalogue, show, show_undeclared
 
+    wanted = Wanted(kind, system, fault)
     if only_undeclared:
-        show_undeclared(as_json=as_json)
+        show_undeclared(wanted, as_json=as_json)
         return
-    found = catalogue(Wanted(kind, system, fault))
+    found = catalogue(wanted)
     if as_json:
         say_json(found)
     else:

@@ -29,7 +29,12 @@ if TYPE_CHECKING:
     from lockbench.results.documents import Refused
 
 
+# What goes with --replay.
+REPLAYED = frozenset({"replay", "times", "shrink", "trust_plan", "runs", "as_json"})
+
+
 def run(
+    context: typer.Context,
     lock: Annotated[
         str | None, typer.Option(help="Locks by name, file or folder, separated by commas.")
     ] = None,
@@ -111,8 +116,7 @@ def run(
 ) -> None:
     """Run one case or more: each lock that you name, under each fault that you name."""
     if replay is not None:
-        if lock is not None or with_ is not None:
-            raise BadInput("--replay decides what is run; leave --lock and --with out")
+        _refuse_beside_replay(context)
         from lockbench.cli.running import play_again
 
         play_again(replay, times, shrink, as_json, trust_plan, runs=runs or RUNS)
@@ -202,6 +206,20 @@ def run(
             recorded=installed.recorded,
             runs=runs or RUNS,
         )
+
+
+def _refuse_beside_replay(context: typer.Context) -> None:
+    """What would be run otherwise than asked for. Raises BadInput."""
+    given = [
+        param
+        for param in context.command.params
+        if (source := context.get_parameter_source(param.name or "")) is not None
+        and source.name == "COMMANDLINE"
+    ]
+    if beside := [param.opts[0] for param in given if param.name not in REPLAYED]:
+        raise BadInput(f"--replay decides what is run; leave {' and '.join(beside)} out")
+    if {"times", "shrink"} <= {param.name for param in given}:
+        raise BadInput("--shrink tries as often as it needs; leave --times out")
 
 
 def _refuse_servers(cluster: Path | None, *said: object) -> None:

@@ -6,18 +6,20 @@ without end.
 
 from __future__ import annotations
 
-from typing import Annotated, Literal
+from typing import Annotated, Final, Literal
 
 from msgspec import Meta, Struct
 
 Count = Annotated[int, Meta(ge=0, le=2**53)]
 Small = Annotated[int, Meta(ge=0, le=100_000)]
-Seed = Annotated[int, Meta(ge=0, le=2**63 - 1)]
+SEED_MAX: Final = 2**63 - 1
+SECONDS_MAX: Final = 1e6
+Seed = Annotated[int, Meta(ge=0, le=SEED_MAX)]
 Ns = Annotated[int, Meta(ge=-(2**62), le=2**62)]  # of the monotonic clock
 Whole = Annotated[int, Meta(ge=-(2**63), le=2**63 - 1)]
 Real = Annotated[float, Meta(ge=-1e18, le=1e18)]
 Share = Annotated[float, Meta(ge=0, le=1)]
-Seconds = Annotated[float, Meta(ge=0, le=1e6)]
+Seconds = Annotated[float, Meta(ge=0, le=SECONDS_MAX)]
 Name = Annotated[str, Meta(min_length=1, max_length=10_000)]
 # The name of a folder beside others: no path.
 FolderName = Annotated[str, Meta(pattern="^[^/]{1,255}$")]

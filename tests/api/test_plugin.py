@@ -120,6 +120,31 @@ def test_a_mark_that_cannot_be_is_one_sentence(
     assert "Traceback" not in output
 
 
+@pytest.mark.parametrize(
+    ("mark", "fixtures", "said"),
+    [
+        ('topology="redis", fault="pause"', "lockbench_cluster", "only lockbench_fault takes"),
+        ('topology="redis"', "lockbench_redis", "only lockbench_cluster takes"),
+        ('topology="redis", node=3', "lockbench_cluster", "topology, nodes, fault, and not node"),
+        ('"redis"', "lockbench_cluster", "and not 'redis'"),
+    ],
+)
+def test_what_a_mark_says_without_effect_is_one_sentence(
+    pytester: pytest.Pytester, mark: str, fixtures: str, said: str
+) -> None:
+    text = f"import pytest\n@pytest.mark.lockbench({mark})\ndef test_it({fixtures}): pass\n"
+    result, output = run(pytester, {"test_a.py": text})
+    result.assert_outcomes(errors=1)
+    assert said in output
+    assert "Traceback" not in output
+
+
+def test_the_mark_of_a_file_may_be_for_some_of_its_tests(pytester: pytest.Pytester) -> None:
+    text = "import pytest\npytestmark = pytest.mark.lockbench(topology='redis', fault='pause')\n"
+    result, _ = run(pytester, {"test_a.py": f"{text}def test_it(): pass\n"})
+    result.assert_outcomes(passed=1)
+
+
 def test_every_topology_has_its_fixtures(pytester: pytest.Pytester) -> None:
     names = [f"{name_of(name)}{more}" for name in topologies() for more in ("", "_fresh")]
     asked = {"test_a.py": f"def test_it({', '.join(names)}):\n    pass\n"}

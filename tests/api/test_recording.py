@@ -13,6 +13,7 @@ import urllib.error
 import urllib.request
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, nullcontext
+from itertools import count
 from pathlib import Path
 
 import pytest
@@ -22,6 +23,7 @@ from lockbench.api.judging import broken_promise, decide, undecided
 from lockbench.history.jsonl import read_jsonl
 from lockbench.history.op import Fault
 from tests.eventually import eventually
+from tests.results.made_run import record as record_phases
 
 HOLD_S = 0.005
 
@@ -337,6 +339,37 @@ def test_a_stay_that_nobody_left_ends_no_other_of_the_same_holder(
     assert broken_promise(section) is not None
 
 
+@pytest.mark.parametrize("left", [False, True])
+@pytest.mark.parametrize("pid", ["", " pid=4000001"])  # a number that nobody has here
+def test_stays_of_which_nothing_is_known_are_not_green(
+    section: Recording, *, left: bool, pid: str
+) -> None:
+    lines = [line for who in ("a", "b") for line in (f"enter k {who}{pid}", f"leave k {who}")]
+    found = told(lines if left else lines[::2], section)
+    assert found is None
+    said = undecided(section)
+    assert said is None if left else "entered k and never left" in (said or "")
+
+
+@pytest.mark.parametrize("how", ["truncated", "replaced", "appended"])
+def test_a_file_that_is_cut_while_it_is_followed_is_not_green(
+    section: Recording, tmp_path: Path, how: str
+) -> None:
+    file = tmp_path / "log"
+    section.follow(file)
+    with file.open("a") as log:
+        log.write("enter k a\nleave k a\nenter k b\nleave k b\n")
+    eventually(lambda: len(section.stays) == 2)
+    if how == "replaced":
+        file.rename(tmp_path / "log.1")
+    with file.open("a" if how == "appended" else "w") as log:
+        log.write("enter k c\n")
+    section.close()
+    assert broken_promise(section) is None
+    said = undecided(section)
+    assert said is None if how == "appended" else f"it was {how}" in (said or "")
+
+
 @pytest.mark.parametrize("end", ["", "\n"])
 def test_a_last_line_without_its_end_is_not_green(
     section: Recording, tmp_path: Path, end: str
@@ -427,13 +460,31 @@ def test_what_the_block_raised_goes_on_with_a_note() -> None:
     assert "more than one holder" in raised.value.__notes__[0]
 
 
+def test_who_enters_again_is_no_second_holder(section: Recording) -> None:
+    """A reentrant lock lets its holder in twice; another thread of the same name it does not."""
+    with section.inside("k"), section.inside("k"):
+        pass
+    assert broken_promise(section) is None
+    assert "a second time without having left" in (undecided(section) or "")
+
+
+def test_another_thread_of_the_same_name_is_a_second_holder(section: Recording) -> None:
+    with section.inside("k", "w"):
+        other = threading.Thread(target=lambda: section.leave(section.enter("k", "w")))
+        other.start()
+        other.join()
+    assert broken_promise(section) is not None
+
+
 def test_one_waits_for_those_who_enter_and_not_for_ever(section: Recording) -> None:
     section.enter("k", "a")
     over = threading.Event()
 
     def enter_again_and_again() -> None:
-        while not over.wait(0.02):
-            section.enter("k", "b")
+        for number in count():
+            section.enter("k", f"b{number}")
+            if over.wait(0.02):
+                return
 
     thread = threading.Thread(target=enter_again_and_again)
     thread.start()
@@ -455,6 +506,18 @@ def test_it_is_saved_as_check_reads_it(section: Recording, tmp_path: Path) -> No
     assert judge(tmp_path / "history.jsonl").result == "invalid"
     assert judge(section.history()).result == "invalid"
     assert len(read_jsonl(tmp_path / "history.jsonl")) == 4
+
+
+@pytest.mark.parametrize(("ending", "result"), [("ok", "valid"), ("running", "unknown")])
+def test_a_recording_that_was_cut_off_is_judged_as_check_does(
+    tmp_path: Path, ending: str, result: str
+) -> None:
+    case = tmp_path / "cases" / "01-x-none"
+    (case / "history").mkdir(parents=True)
+    (tmp_path / "ending").write_text(ending)
+    (case / "case.json").write_text("{}")
+    record_phases(case / "history", 40, faulty=False)
+    assert judge(tmp_path).result == result
 
 
 def test_what_is_no_history_is_a_sentence(tmp_path: Path) -> None:

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import replace
+from unittest import mock
 
 import pytest
 
 from lockbench.bench import plan
+from lockbench.locks.registry import find
 from lockbench.nemesis.registry import NONE
 from lockbench.results.errors import BadInput
 from lockbench.workloads.load import Pace
@@ -28,6 +31,9 @@ def case(**changes: object) -> plan.Case:
         ({"network": "moon"}, "no network is called 'moon'"),
         ({"time_limit_s": 9.0}, "too short for client-pause"),
         ({"seed": -1}, "--seed is -1"),
+        ({"seed": 2**63}, "9,223,372,036,854,775,807 or less"),
+        ({"time_limit_s": 1e6 + 1}, "--time-limit is 1,000,001"),
+        ({"pace": Pace(lease_ttl_s=math.inf)}, "--ttl is inf; it has to be 1,000,000"),
         ({"pace": Pace(lease_ttl_s=0.5)}, "not longer than the client timeout"),
     ],
 )
@@ -49,6 +55,14 @@ def test_what_does_not_fit_is_named(changes: dict[str, object], said: str) -> No
 def test_unknown_names(lock: str, fault: str, topology: str | None, said: str) -> None:
     with pytest.raises(BadInput, match=said):
         plan.make_case(lock, fault, seed=0, topology=topology)
+
+
+def test_two_locks_of_one_name_are_not_taken_together() -> None:
+    cases = [case(), case(fault="kill"), case(lock="redis-token:ttl=3")]
+    with mock.patch.object(plan.Case, "system", find("redis-token")):
+        plan.refuse_namesakes(cases[:2])
+        with pytest.raises(BadInput, match="both call their lock redis-token"):
+            plan.refuse_namesakes(cases)
 
 
 def test_a_fault_that_does_not_apply_is_refused() -> None:

@@ -509,6 +509,17 @@ def test_a_history_that_cannot_be_saved_there(tmp_path: Path, name: str) -> None
     assert given.read_bytes() == before
 
 
+@pytest.mark.parametrize("name", ["b.jsonl", "out.jsonl"])
+def test_a_drawing_does_not_take_the_place_of_a_history(tmp_path: Path, name: str) -> None:
+    """Neither of one that is read nor of the one that is written."""
+    given = [saved(tmp_path / file, touching) for file in ("a.jsonl", "b.jsonl")]
+    before = [file.read_bytes() for file in given]
+    both = {} if name == "b.jsonl" else {"write": tmp_path / name}
+    with pytest.raises(BadInput, match="--html"):
+        judge(*given[: 2 - len(both)], html=tmp_path / name, **both)
+    assert [file.read_bytes() for file in given] == before
+
+
 def test_several_histories_are_not_saved_as_one(tmp_path: Path) -> None:
     files = [saved(tmp_path / name, touching) for name in ("a.jsonl", "b.jsonl")]
     with pytest.raises(BadInput, match="one history can be written, not 2"):

@@ -160,6 +160,34 @@ def test_the_list_names_the_faults_that_nobody_has_declared() -> None:
     assert found["redis-sentinel"] == ["bandwidth", "jitter", "latency", "slicer"]
     assert "redis-token" not in found
     assert "redis-sentinel: bandwidth, jitter" in lockbench("list", "--undeclared").stdout
+    of_one = ("--system", "sentinel", "--fault", "jitter", "--json")
+    fewer = json.loads(lockbench("list", "--undeclared", *of_one).stdout)["undeclared"]
+    assert fewer["redis-sentinel"] == ["jitter"]
+    assert set(fewer) < set(found)
+    assert lockbench("list", "--undeclared", "--system", "nosuch").returncode == 254
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (["--clients", "5", "--fault", "kill"], "leave --fault and --clients out"),
+        (["--shrink", "--times", "3"], "leave --times out"),
+        (["--times", "3", "--json"], "no plan that can be played again"),
+    ],
+)
+def test_a_replay_takes_nothing_that_it_would_not_heed(
+    tmp_path: Path, words: list[str], said: str
+) -> None:
+    ended = lockbench("run", "--replay", str(tmp_path / "none"), *words)
+    assert ended.returncode == 254
+    assert said in ended.stdout + ended.stderr
+
+
+def test_a_closed_standard_input_is_nobody_to_ask() -> None:
+    code = "from lockbench.cli.main import main; main()"
+    words = ["sh", "-c", 'exec "$@" <&-', "sh", sys.executable, "-c", code, "adr"]
+    ended = subprocess.run(words, capture_output=True, check=False)
+    assert (ended.returncode, ended.stderr) == (0, b"")
 
 
 def test_the_list_has_the_shape_of_the_contract() -> None:

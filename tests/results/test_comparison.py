@@ -724,6 +724,8 @@ def test_a_gate_that_nothing_fails_is_none() -> None:
     for nothing in ("", " , "):
         with pytest.raises(BadInput, match="name an ending"):
             endings_named(nothing)
+    with pytest.raises(BadInput, match="no ending is called 'ok'"):
+        endings_named("ok")
 
 
 def test_two_stored_runs_have_no_interval(make: Make) -> None:
