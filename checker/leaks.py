@@ -10,7 +10,8 @@ a service that has not noticed a death, is over a lease and a slack later (``Obj
 ``slack_ns``; a longer lease that was ever promised counts instead).
 
 - *leaked*: an attempt that began only after that was refused, and the service granted another key
-  at that time or later. Of a semaphore: though not all its permits were taken by who asks.
+  at that time or later; and nobody else who asks in the quiet phase may have had it just then. Of
+  a semaphore: not all its permits.
 - *free*: it was granted (a semaphore: all permits at once), and never refused that late.
 - *undecided*: anything else: attempts without an answer, a holder that may still be there, too few
   attempts.

@@ -8,7 +8,8 @@ Each verdict is one of three, decided by what the bounds of the clocks allow
 ``unknown``   otherwise
 
 *Invalid* is, by what needs no clock or is certain by every one: the keys that one machine alone
-used, and answers inside one hold; two promises whose certain parts meet
+used (not what a fault left behind there: its heal is on another clock), and answers inside one
+hold; two promises whose certain parts meet
 (``lockbench.checker.clocks``); holds that leave no offsets of two machines
 (``lockbench.checker.rivals``); and what is invalid with an ε of the widest bounds. *Valid* is
 decided with offsets under which no two holds are at once (``lockbench.checker.offsets``), the same

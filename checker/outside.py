@@ -8,10 +8,11 @@ then.
 A violation is told only where it shows in a part of the history that it did not touch:
 
 - what was recorded before it began, as if the load had ended there. Whatever was under way is of
-  unknown outcome;
-- where it was over, the holds that were asked for afterwards, up to the next one. Clients that
-  stood still leave a sound service sound, so these may break no promise either. Only verdicts that
-  no hold from before can bring about count there (``LATER``).
+  unknown outcome, and a store's own record counts up to the last write that was confirmed by then;
+- where it was over, the holds that were asked for afterwards, up to the next one, beside requests
+  from before that had no answer. Clients that stood still leave a sound service sound, so these
+  may break no promise either. Only verdicts that no hold from before can bring about count there
+  (``LATER``).
 
 Any other violation is *unknown*, and its reason says why. What is valid stays valid: the ending of
 such a case is not the checker's matter.
