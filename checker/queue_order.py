@@ -10,8 +10,8 @@ Invalid, exactly: A and B were granted the same key, to different owners, and
 - B was invoked after A's place was acknowledged (by more than ε twice), so B came to the service
   later;
 - B's grant was completed before A's (by more than ε twice), and A's own promise lasted beyond that
-  completion, and was not lost before. Had the service granted A first, that hold would still have stood as B was granted.
-  So the service granted B first.
+  completion, and was not lost before. Had the service granted A first, that hold would still have
+  stood as B was granted. So the service granted B first.
 
 The second step needs that no two grants overlap: where any promises do, there is no such verdict.
 Nor is there one where no waiter's place was recorded, or nobody asked behind one; nor of a
