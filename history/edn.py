@@ -26,7 +26,13 @@ import numpy as np
 from lockbench.history.builder import FUNCTIONS, HOLD_MAX, MODES, BadLine, Builder, shorten
 from lockbench.history.columns import History
 from lockbench.history.edn_forms import Comment, Keyword, maps
-from lockbench.history.jsonl import header_to_json, operation_to_json, take_header
+from lockbench.history.jsonl import (
+    Records,
+    header_to_json,
+    operation_to_json,
+    records_to_json,
+    take_header,
+)
 from lockbench.history.lines import FAULTS, HEADERS, UnreadableHistory, decoded, open_history
 from lockbench.history.machines import on_one_machine
 from lockbench.history.op import INT_MAX, NULL, F, Fault, Type
@@ -35,6 +41,7 @@ from lockbench.history.text import create_named
 
 HEADER: Final = "; lockbench "
 FAULT: Final = "; lockbench-fault "
+RECORD: Final = "; lockbench-record "
 OURS: Final = "lockbench/"
 NUMBERS: Final = ("version", "fence", "sent_ns", "valid_until_ns", "applied_ns", "intended_ns")
 PLAIN: Final = ("version", "fence")  # nothing is added to them
@@ -78,6 +85,7 @@ class _Reader:
     def __init__(self) -> None:
         self.line = 0
         self._builder = Builder()
+        self._records = Records()
         self._operations: list[_Event] = []
         self._open: dict[object, _Event] = {}
         self._faults: dict[str, Fault] = {}
@@ -102,6 +110,8 @@ class _Reader:
             elif found.text.startswith(FAULT):
                 fault = decoded(found.text[len(FAULT) :], FAULTS).fault()
                 self._builder.faults.append(fault)
+            elif found.text.startswith(RECORD):
+                self._records.take(found.text[len(RECORD) :])
             return
         fields = {str(name): value for name, value in found.items()}
         time = self._time(fields)
@@ -183,7 +193,7 @@ class _Reader:
             self.line = event.line
             self._add(event, keyed=keyed)
         self._builder.faults.extend(self._faults.values())
-        return self._builder.finish()
+        return self._records.beside(self._builder.finish())
 
     def _add(self, event: _Event, *, keyed: bool) -> None:
         key, value = "", event.value
@@ -223,7 +233,7 @@ class _Reader:
             complete_ns=event.done,
             mode=MODES.get(None if mode is None else str(mode), 0),
             hold=None if hold is None else _plain(hold),
-            error=event.error,
+            error=event.error or _error(extra.get("error")),
             numbers=numbers,
             machine=None if machine is None else str(machine),
         )
@@ -277,6 +287,7 @@ def write_edn(history: History, path: Path) -> None:
     """Writes what ``read_edn`` reads back with the same verdicts."""
     with create_named(path) as file:
         file.write(HEADER + json.dumps(header_to_json(history)) + "\n")
+        file.writelines(RECORD + json.dumps(one) + "\n" for one in records_to_json(history))
         file.writelines(FAULT + json.dumps(fault_to_json(fault)) + "\n" for fault in history.faults)
         file.writelines(_events(history))
 
@@ -336,6 +347,8 @@ def _event(
         if outcome is Type.INFO and f is F.READ and history.value[row] != NULL:
             # Applied, though nobody was told: there is no completion that could carry the value.
             fields[OURS + "value"] = str(int(history.value[row]))
+        if outcome is Type.INFO and "error" in line:
+            fields[OURS + "error"] = _edn(line["error"])
     elif "error" in line:
         fields["error"] = _edn(line["error"])
     return "{" + ", ".join(f":{name} {value}" for name, value in fields.items()) + "}\n"

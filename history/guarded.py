@@ -12,7 +12,7 @@ The file is ``guarded.jsonl`` in the folder of a recording. The first line says 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Annotated, Final, Literal, TypeVar
@@ -66,15 +66,21 @@ class Guarded:
 
 def write_guarded(folder: Path, guarded: Guarded) -> None:
     """Writes ``guarded.jsonl`` into the folder of a recording."""
-    head = {
+    text = "".join(json_text(line) + "\n" for line in guarded_lines(guarded))
+    write_whole(folder / GUARDED, text)
+
+
+def guarded_lines(guarded: Guarded) -> Iterator[dict[str, object]]:
+    """What ``read_guarded`` reads, a line each."""
+    yield {
         "guarded": 1,
         "store": guarded.store,
         "guard": guarded.guard,
         "rule": guarded.rule,
         "record": guarded.record,
     }
-    lines = [asdict(one) | {"hold": f"{one.hold:x}"} for one in guarded.applied]
-    write_whole(folder / GUARDED, "".join(json_text(line) + "\n" for line in (head, *lines)))
+    for one in guarded.applied:
+        yield asdict(one) | {"hold": f"{one.hold:x}"}
 
 
 class _Head(msgspec.Struct, frozen=True):
@@ -106,7 +112,7 @@ LINES: Final = msgspec.json.Decoder(_Line)
 
 
 def read_guarded(lines: Sequence[bytes]) -> Guarded:
-    """The reverse of ``write_guarded``. Raises BadGuarded with the line's number and the field."""
+    """The reverse of ``guarded_lines``. Raises BadGuarded with the line's number and the field."""
     if not lines:
         raise BadGuarded("1: no line that says whose record it is")
     head = _decoded(1, lines[0], HEADS)

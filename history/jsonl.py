@@ -4,7 +4,9 @@
     {"process": 3, "f": "acquire", "key": "k0", "type": "ok", "invoke_ns": 120, "complete_ns": 180,
      "hold": "a91f", "fence": 17, "valid_until_ns": 5000000121, …}
     {"process": "nemesis", "f": "pause", "targets": ["redis-3"], "begin_ns": [1, 2], …}
+    {"record": "guarded", "line": {"key": "k0", "place": 4, "hold": "a91f", …}}
 
+The last is a line of what stands beside a recording (``RecordLine``), for verdicts that need it.
 Every field but the first six of an operation may be missing. ``version``, ``applied_ns``,
 ``intended_ns`` and ``mode`` are understood beside those of the contract. Whatever is wrong is an
 ``UnreadableHistory`` that names file and line; memory is bounded by the number of operations, a
@@ -15,7 +17,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from itertools import islice
 from operator import attrgetter
 from pathlib import Path
@@ -26,11 +28,13 @@ import numpy as np
 
 from lockbench.history.builder import FUNCTIONS, MODES, TYPES, BadLine, Builder, shorten
 from lockbench.history.columns import History
+from lockbench.history.guarded import guarded_lines, read_guarded
 from lockbench.history.lines import (
     ANY,
     FAULTS,
     HEADERS,
     OPERATIONS,
+    RECORDS,
     Header,
     OperationLine,
     UnreadableHistory,
@@ -40,9 +44,11 @@ from lockbench.history.lines import (
 from lockbench.history.machines import on_one_machine
 from lockbench.history.op import NULL, F, Mode, Object, Type
 from lockbench.history.recording import fault_to_json
+from lockbench.history.service import read_service, service_lines
 from lockbench.history.text import create_named
 
 BLOCK_LINES: Final = 4096
+OBJECTS_A_LINE: Final = 1000  # far below what a line may hold
 NO_SUCH: Final = 255  # neither a function nor a type nor a mode
 INFO: Final = int(Type.INFO)
 CAS_WORD: Final = F.CAS.word
@@ -63,10 +69,11 @@ def read_lines(lines: Iterable[bytes], name: str) -> History:
     reader = _Reader()
     try:
         reader.read(lines)
+        history = reader.records.beside(reader.builder.finish())
     except (BadLine, ValueError, TypeError, OverflowError, RecursionError) as error:
         said = "nested too deeply" if isinstance(error, RecursionError) else str(error)
         raise UnreadableHistory(f"{name}:{reader.line}: {shorten(said)}") from None
-    return on_one_machine(reader.builder.finish(), name)
+    return on_one_machine(history, name)
 
 
 def write_jsonl(history: History, path: Path) -> None:
@@ -79,6 +86,7 @@ def write_jsonl(history: History, path: Path) -> None:
 def to_lines(history: History) -> Iterator[dict[str, object]]:
     """The header, the operations in the order of invocation, the faults; nulls left out."""
     yield header_to_json(history)
+    yield from records_to_json(history)
     for row in range(len(history)):
         yield operation_to_json(history, row)
     for fault in history.faults:
@@ -89,7 +97,7 @@ def header_to_json(history: History) -> dict[str, object]:
     """What the header says of a history."""
     header: dict[str, object] = {
         "history": 1,
-        "objects": {key: _object_to_json(o) for key, o in history.objects.items()},
+        "objects": _objects_to_json([*history.objects.items()][:OBJECTS_A_LINE]),
         "epsilon_ns": history.epsilon_ns,
     }
     if history.missing:
@@ -97,11 +105,57 @@ def header_to_json(history: History) -> dict[str, object]:
     return header | {"ended": False} if history.ended is False else header
 
 
+def records_to_json(history: History) -> Iterator[dict[str, object]]:
+    """What stands beside the operations, and the objects for which the header has no room. Records
+    name holds by their numbers, so only those of holds that are written as numbers are kept."""
+    objects = [*history.objects.items()]
+    for at in range(OBJECTS_A_LINE, len(objects), OBJECTS_A_LINE):
+        more = _objects_to_json(objects[at : at + OBJECTS_A_LINE])
+        yield {"record": "header", "line": {"history": 1, "objects": more}}
+    if history.guarded is not None and not history.hold_names:
+        for one in guarded_lines(history.guarded):
+            yield {"record": "guarded", "line": one}
+    if history.service is not None and not history.hold_names:
+        for one in service_lines(history.service):
+            yield {"record": "service", "line": one}
+
+
+def _objects_to_json(objects: Iterable[tuple[str, Object]]) -> dict[str, object]:
+    return {key: _object_to_json(one) for key, one in objects}
+
+
+class Records:
+    """Reads what stands beside a history."""
+
+    def __init__(self) -> None:
+        self._objects: dict[str, Object] = {}
+        self._lines: dict[str, list[bytes]] = {"guarded": [], "service": []}
+
+    def take(self, raw: bytes | str) -> None:
+        """Raises BadLine."""
+        one = decoded(raw, RECORDS)
+        if one.record == "header":
+            self._objects |= decoded(bytes(one.line), HEADERS).objects or {}
+        else:
+            self._lines[one.record].append(bytes(one.line))
+
+    def beside(self, history: History) -> History:
+        """The history with all that was read. Raises BadGuarded, BadService."""
+        guarded, service = self._lines["guarded"], self._lines["service"]
+        return replace(
+            history,
+            objects={**history.objects, **self._objects},
+            guarded=read_guarded(guarded) if guarded else None,
+            service=read_service(service) if service else None,
+        )
+
+
 class _Reader:
     """Reads many lines at once. ``line`` is where it is; after an error, where the error is."""
 
     def __init__(self) -> None:
         self.builder = Builder()
+        self.records = Records()
         self.line = 0
 
     def read(self, lines: Iterable[bytes]) -> None:
@@ -153,6 +207,8 @@ class _Reader:
                 if self.line != 1:
                     raise BadLine("the header must be the first line")
                 take_header(self.builder, decoded(raw, HEADERS))
+            elif it.record is not msgspec.UNSET and it.f is msgspec.UNSET:
+                self.records.take(raw)
             elif it.process == NEMESIS:
                 self.builder.faults.append(decoded(raw, FAULTS).fault())
             else:

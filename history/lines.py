@@ -118,9 +118,18 @@ class FaultLine(msgspec.Struct, frozen=True):
         )
 
 
+class RecordLine(msgspec.Struct, frozen=True):
+    """A line of what is kept beside a history: of a store's record (``lockbench.history.guarded``),
+    of the service's (``lockbench.history.service``), or a header with further objects."""
+
+    record: Literal["guarded", "service", "header"]
+    line: msgspec.Raw
+
+
 class AnyLine(msgspec.Struct, frozen=True):
     """As much of a line as says what it is."""
 
+    record: Any = msgspec.UNSET
     process: Any = None
     history: Any = msgspec.UNSET
     f: Any = msgspec.UNSET
@@ -137,6 +146,7 @@ def decoded(raw: bytes | str, decoder: msgspec.json.Decoder[T]) -> T:
 
 
 HEADERS: Final = msgspec.json.Decoder(Header)
+RECORDS: Final = msgspec.json.Decoder(RecordLine)
 OPERATIONS: Final = msgspec.json.Decoder(OperationLine)
 FAULTS: Final = msgspec.json.Decoder(FaultLine)
 ANY: Final = msgspec.json.Decoder(AnyLine)

@@ -14,7 +14,7 @@ The file is ``service.jsonl`` in the folder of a recording. The first line says 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Annotated, Final, Literal, TypeVar
@@ -70,14 +70,20 @@ class Service:
 
 def write_service(folder: Path, service: Service) -> None:
     """Writes ``service.jsonl`` into the folder of a recording."""
-    head = {
+    text = "".join(json_text(line) + "\n" for line in service_lines(service))
+    write_whole(folder / SERVICE, text)
+
+
+def service_lines(service: Service) -> Iterator[dict[str, object]]:
+    """What ``read_service`` reads, a line each."""
+    yield {
         "service": 1,
         "record": service.record,
         "quorum": service.quorum,
         "partial": service.partial,
     }
-    lines = [asdict(tenure) | {"hold": f"{tenure.hold:x}"} for tenure in service.tenures]
-    write_whole(folder / SERVICE, "".join(json_text(line) + "\n" for line in (head, *lines)))
+    for tenure in service.tenures:
+        yield asdict(tenure) | {"hold": f"{tenure.hold:x}"}
 
 
 class _Head(msgspec.Struct, frozen=True):
@@ -123,7 +129,7 @@ TENURES: Final = msgspec.json.Decoder(_Line)
 
 
 def read_service(lines: Sequence[bytes]) -> Service:
-    """The reverse of ``write_service``. Raises BadService with the line's number and the field."""
+    """The reverse of ``service_lines``. Raises BadService with the line's number and the field."""
     if not lines:
         raise BadService("1: no line that says what the record is")
     head = _decoded(1, lines[0], HEADS)

@@ -44,7 +44,7 @@ def _count(value: float) -> str:
 UNITS: Final = {
     "_us_per_cycle": Unit("µs/cycle", _count, wording.micros),
     "_per_s": Unit("1/s", wording.rate, wording.rate),
-    "_percent": Unit("%", lambda value: f"{value:.1f}", wording.percent),
+    "_percent": Unit("%", lambda v: wording.percent(v).removesuffix(" %"), wording.percent),
     "_share": Unit("share", _thousandths, _thousandths),
     "_ms": Unit("ms", wording.ms, lambda value: f"{wording.ms(value)} ms"),
     "_us": Unit("µs", _count, wording.micros),

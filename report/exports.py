@@ -41,7 +41,7 @@ from lockbench.report.facts import (
 )
 from lockbench.report.grid import Markdown, markdown_table
 from lockbench.report.jobs import JOBS, WORTH
-from lockbench.report.rates import RATES
+from lockbench.report.rates import RATES, labels
 from lockbench.report.source import histories, read
 from lockbench.report.timeline import timeline
 from lockbench.results.cases import lock_of
@@ -107,6 +107,12 @@ def _holds(history: History) -> Any:
     return pd.Series(hold, dtype="string")
 
 
+def _machines(history: History) -> Any:
+    if history.machine is None:
+        return pd.Series(np.full(len(history), None, dtype=object), dtype="string")
+    return _named(history.machine, dict(enumerate(history.machines)))
+
+
 def _number(name: str, meaning: str) -> Column:
     return Column(name, meaning, lambda history: _whole(getattr(history, name)))
 
@@ -137,6 +143,8 @@ HISTORY: Final = Table("histories", "an operation", (
     _number("valid_until_ns", "end of the promise, nanoseconds"),
     _number("applied_ns", "when the resource applied it, nanoseconds"),
     _number("owner", "who asked, where that is not the process"),
+    Column("machine", "on whose clock the times are, where several recorded; times of two machines "
+           "cannot be compared", _machines),
 ))  # fmt: skip
 ALL: Final = (*TABLES, BASELINE, RATES, FAULTS, TIMELINE, HISTORY)
 
@@ -161,7 +169,7 @@ def export(run: RunFolder, form: str, out: Path) -> list[Path]:
         if form != "edn":
             made = {table.name: frame(table, source.cases) for table in TABLES}
             made[BASELINE.name] = frame(BASELINE, source.results.undisturbed)
-            made[RATES.name] = frame(RATES, source.results.rates)
+            made[RATES.name] = _rates(source.results.rates)
             made |= extra
             for name, rows in made.items():
                 _write(rows, form, beside / f"{name}.{form}")
@@ -178,13 +186,20 @@ def files(cases: Sequence[CaseResult], rates: Sequence[LockRates] = ()) -> dict[
     """File name → CSV of the tables that a run keeps beside its results."""
     tables = {table.name: frame(table, cases) for table in BESIDE_THE_RESULTS}
     if rates:
-        tables[RATES.name] = frame(RATES, rates)
+        tables[RATES.name] = _rates(rates)
     return {f"{name}.csv": csv_text(_typed(rows)) for name, rows in tables.items()}
 
 
-def frame(table: Table, cases: Sequence[Any]) -> pd.DataFrame:
-    """A table of what it is about; without a row it has its columns all the same."""
-    rows = [row.values for row in table.rows(cases)]
+def _rates(found: Sequence[LockRates]) -> pd.DataFrame:
+    return frame(RATES, found, [{"label": label} for label in labels(found)])
+
+
+def frame(
+    table: Table, cases: Sequence[Any], also: Sequence[Mapping[str, Any]] = ()
+) -> pd.DataFrame:
+    """A table of what it is about; without a row it has its columns all the same. ``also`` adds to
+    what is known of each."""
+    rows = [row.values for row in table.rows(cases, also)]
     return pd.DataFrame(rows, columns=table.names, dtype=object)
 
 

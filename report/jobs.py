@@ -104,6 +104,8 @@ def _fairness(_: CaseResult, found: JobNumbers) -> list[str]:
 
 
 def _two_locks(_: CaseResult, found: JobNumbers) -> list[str]:
+    if found.deadlocks is None:
+        return []
     if not found.deadlocks:
         return ["no deadlock"]
     return [
@@ -152,12 +154,19 @@ SEEN: Final[Mapping[str, Callable[[CaseResult, JobNumbers], list[str]]]] = {
     "semaphore": _gate,
     "payment": _payment,
 }
+
+
+def _number(count: int | None) -> str:
+    """Of what is known to have happened."""
+    return f"{count:,}" if count else "?"
+
+
 # Verdict of a job → what was wrong, in words.
 WRONG: Final[Mapping[str, Callable[[JobNumbers], str]]] = {
-    "oversold": lambda found: f"{found.oversold or 0:,} sold twice",
-    "charged-twice": lambda found: f"{found.repeated or 0:,} charged again",
-    "lost-charge": lambda found: f"{found.lost or '?'} charges lost",
-    "ran-twice": lambda found: f"{found.repeated or 0:,} started again",
+    "oversold": lambda found: f"{_number(found.oversold)} sold twice",
+    "charged-twice": lambda found: f"{_number(found.repeated)} charged again",
+    "lost-charge": lambda found: f"{_number(found.lost)} charges lost",
+    "ran-twice": lambda found: f"{_number(found.repeated)} started again",
     "two-leaders": lambda _: "two leaders",
     "rate-exceeded": lambda _: "calls above the bound",
     "over-capacity": lambda _: "more inside than permitted",
@@ -260,7 +269,7 @@ JOBS: Final = Table("jobs", "a phase of a case with jobs", (
     Column("refused_as_done",
            "effects that were refused because they had been done, whole case",
            "measured.refused_as_done", once=True),
-    NUMBERS_VALID.at(NUMBERS_VALID.of, once=True),
+    NUMBERS_VALID,
     Column("seen", "what the workload is there to show, in words",
            lambda r: "; ".join(seen(r["case"])),
            Slot("seen", lambda text: text.replace("; ", "\n"), optional=True), once=True),

@@ -64,17 +64,18 @@ class Client(Caller):
             whole = None if self._timed is None else self._begun(key, thing, intended_ns)
             reads = self._may_share and self._only_reads(key)
             granted = self.acquire(key, wait_s, intended_ns=intended_ns, reads=reads)
-            done = False
+            done = unknown = False
             if granted is not None:
+                process = self.process
                 use = Use(self, granted, keep, thing=thing, reads=reads, guarded=self._guarded)
                 try:
                     done = self._work(use) is not False
                 except Away:
                     done = False
+                unknown = not done and self.process != process
                 self.release(granted.hold)
             if whole is not None:
-                error = None if done else "not-granted"
-                self.recorder.complete(whole, OK if done else Type.FAIL, error=error)
+                self._ended(whole, done=done, unknown=unknown, granted=granted is not None)
             if self._end is not None:
                 self._end(self.resource, key, thing, done=done)
         except Exception as error:
@@ -92,6 +93,13 @@ class Client(Caller):
     def _begun(self, key: str, thing: int, intended_ns: int) -> Handle:
         assert self._timed is not None
         return self.recorder.invoke(self._timed, F.JOB, key, version=thing, intended_ns=intended_ns)
+
+    def _ended(self, whole: Handle, *, done: bool, unknown: bool, granted: bool) -> None:
+        error = None if done else "not-done" if granted else "not-granted"
+        outcome = OK if done else Type.INFO if unknown else Type.FAIL
+        self.recorder.complete(whole, outcome, error=error)
+        if unknown:
+            self._timed = self.recorder.new_process()
 
     def close(self) -> None:
         """Drops the connections, that to the resource too."""

@@ -13,6 +13,7 @@ worker's report, which comes to the same and costs half.
 
 from __future__ import annotations
 
+import logging
 import time
 from collections import deque
 from typing import TYPE_CHECKING, Final
@@ -22,6 +23,8 @@ import gevent
 if TYPE_CHECKING:
     from locust.env import Environment
     from locust.stats import StatsEntry
+
+log = logging.getLogger("lockbench.locuststats")
 
 # What a process does in that time is told in a millisecond, which none of its clients notices.
 LATE_S: Final = 0.05
@@ -97,4 +100,7 @@ class LocustStats:
     def _tell_again_and_again(self) -> None:
         while True:
             gevent.sleep(LATE_S)
-            self.flush()
+            try:
+                self.flush()
+            except Exception:  # a listener of somebody else; the rest is told next time
+                log.exception("a listener of Locust's request event failed")

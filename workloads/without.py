@@ -56,9 +56,11 @@ class WayClient:
             whole = self._recorder.invoke(
                 self._whole, F.JOB, key, version=thing, intended_ns=intended_ns, invoke_ns=began_ns
             )
-            error = self._until_done(key, thing, by, keep, wait_s)
-            done = error is None
-            self._recorder.complete(whole, Type.OK if done else Type.FAIL, error=error)
+            outcome, error = self._until_done(key, thing, by, keep, wait_s)
+            done = outcome is Type.OK
+            self._recorder.complete(whole, outcome, error=error)
+            if outcome is Type.INFO:
+                self._whole = self._recorder.new_process()
             self._job.end(self._resource, key, message, done=done)
             self._tell(("job", began_ns, monotonic_ns(), error))
         except Exception as error:
@@ -82,19 +84,22 @@ class WayClient:
 
     def _until_done(
         self, key: str, thing: int, by: int, keep: Keep, wait_s: float | None
-    ) -> str | None:
-        """Why it is not known to be done, or None."""
+    ) -> tuple[Type, str | None]:
+        """Ok, fail (certainly not done) or info (after a try of unknown outcome), and why."""
         deadline = Deadline(self._pace.wait_s if wait_s is None else wait_s)
         backoff = Backoff(RETRY_MIN_S, RETRY_MAX_S)
         work = self._work(key, by, keep)
+        worst = Type.FAIL
         while True:
             outcome = self._try(key, thing, by, work)
+            if isinstance(outcome, Unknown):
+                worst = Type.INFO
             match outcome:
                 case Done() | DoneAlready():
-                    return None
+                    return Type.OK, None
                 case Conflict(reason=reason) | Unknown(reason=reason):
                     if deadline.over():
-                        return f"gave-up: {reason}"
+                        return worst, f"gave-up: {reason}"
             backoff.pause(deadline.left_s())
 
     def _try(self, key: str, thing: int, by: int, work: Thinking) -> Outcome:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 import re
+from dataclasses import replace
 from pathlib import Path
 
 import edn_format
@@ -16,11 +17,14 @@ from lockbench.checker.kinds import with_model
 from lockbench.history.columns import History
 from lockbench.history.edn import read_edn, write_edn
 from lockbench.history.edn_forms import Comment, maps
-from lockbench.history.lines import UnreadableHistory
-from lockbench.history.op import NULL, F, Mode, Type
+from lockbench.history.guarded import Applied, Guarded
+from lockbench.history.jsonl import read_jsonl, write_jsonl
+from lockbench.history.lines import LINE_BYTES_MAX, UnreadableHistory
+from lockbench.history.op import NULL, F, Mode, Object, Type
+from lockbench.history.service import Service, Tenure
 from tests.checker.growth import exponent
 from tests.checker.random_histories import SHAPES, random_history
-from tests.checker.scenes import Scene
+from tests.checker.scenes import S, Scene
 
 
 def read(tmp_path: Path, text: str) -> History:
@@ -275,3 +279,71 @@ def test_reading_grows_with_the_file_and_no_faster(tmp_path: Path) -> None:
         assert check(history).result == "valid"
 
     assert exponent(run, 1_000, 10_000) < 1.4
+
+
+@pytest.mark.parametrize("refused", [True, False])
+@pytest.mark.parametrize("suffix", ["edn", "jsonl"])
+def test_an_acquire_that_ended_in_an_error_is_not_still_under_way(
+    tmp_path: Path, suffix: str, refused: bool
+) -> None:
+    """So what is left of it may be judged: ``leaked-lock``."""
+    scene = Scene()
+    for key in ("k0", "spare"):
+        scene.kind("mutex", key, lease_ns=3 * S, slack_ns=2 * S)
+    scene.acquire(1, 1, None, "info", error="timeout: no answer", hold="a")
+    scene.op(F.QUIET, 2, 20, 20, named=False)
+    if refused:
+        scene.acquire(2, 40, 41, "fail", error="held", hold="b")
+    else:
+        scene.acquire(2, 40, 41, until=44, hold="b").release(2, 42, 43, hold="b")
+    scene.acquire(2, 44, 45, until=48, key="spare", hold="c").release(2, 46, 47, key="spare")
+    history = scene.history()
+    path = tmp_path / f"h.{suffix}"
+    (write_edn if suffix == "edn" else write_jsonl)(history, path)
+    again = (read_edn if suffix == "edn" else read_jsonl)(path)
+    found = [check(one).verdicts["leaked-lock"].result for one in (history, again)]
+    assert found == ["invalid" if refused else "valid"] * 2
+
+
+@pytest.mark.parametrize("suffix", ["edn", "jsonl"])
+def test_what_stands_beside_a_history_comes_back(tmp_path: Path, suffix: str) -> None:
+    scene = Scene()
+    for number in (1, 2):
+        window = (number, number + 0.001)
+        scene.op(
+            F.WRITE, number, *window, hold=f"a{number}", version=number - 1, value=number, fence=1
+        )
+    applied = tuple(Applied("k0", n, 0xA0 + n, n, n - 1, 1) for n in (1, 2))
+    guarded = Guarded("postgres", "fence", "newer", "its rows", applied)
+    tenure = Tenure("etcd", "k0", 31, 7, 9, 12, "deleted", None)
+    objects = {f"k{n}": Object("mutex", role="own") for n in range(6000)}
+    history = replace(
+        scene.history(),
+        guarded=guarded,
+        service=Service("etcd's revisions", 1, None, (tenure,)),
+        objects={**scene.history().objects, **objects},
+    )
+    path = tmp_path / f"h.{suffix}"
+    (write_edn if suffix == "edn" else write_jsonl)(history, path)
+    assert max(map(len, path.read_bytes().splitlines())) < LINE_BYTES_MAX / 4
+    again = (read_edn if suffix == "edn" else read_jsonl)(path)
+    assert (again.guarded, again.service) == (history.guarded, history.service)
+    assert again.objects == history.objects
+    assert check(again).verdicts["broken-guard"].result == "invalid"
+
+
+@pytest.mark.parametrize(
+    ("line", "said"),
+    [
+        ('{"record": "guarded", "line": {"guarded": 2}}', "guarded"),
+        ('{"record": "service", "line": {"key": 3}}', "service"),
+        ('{"record": "header", "line": {"history": 7}}', "version 7"),
+        ('{"record": "other", "line": {}}', "other"),
+        ('{"record": "guarded"}', "line"),
+    ],
+)
+def test_a_record_that_nobody_writes_is_refused(tmp_path: Path, line: str, said: str) -> None:
+    for name, text in (("h.jsonl", line), ("h.edn", f"; lockbench-record {line}")):
+        (tmp_path / name).write_text(f"{text}\n")
+        with pytest.raises(UnreadableHistory, match=said):
+            (read_jsonl if name == "h.jsonl" else read_edn)(tmp_path / name)

@@ -189,3 +189,16 @@ def test_the_report_has_the_tables_with_exact_numbers(tmp_path: Path) -> None:
     )  # fmt: skip
     assert "--fault client-pause --workload payment" in content.sections[0].command
     assert content.sections[0].title == "etcd under client-pause, payment"
+
+
+def test_a_number_that_is_not_known_is_not_nothing() -> None:
+    for verdict in ("oversold", "charged-twice", "ran-twice", "lost-charge"):
+        bad = held(verdicts={verdict: {"result": "invalid"}}, measurements={"jobs": {}})
+        assert JOBS.rows(typed([bad]))[0].values["wrong"].startswith("? ")
+    assert seen(held(workload="two-locks:order=mixed", measurements={"jobs": {}})) == []
+
+
+def test_every_row_of_void_figures_says_so() -> None:
+    rows = JOBS.rows(typed([held(numbers="void")]))
+    assert [row.values["numbers_valid"] for row in rows] == [False] * len(rows)
+    assert len(rows) > 1

@@ -126,3 +126,21 @@ def test_added_or_fired_the_statistics_are_the_same() -> None:
     assert (total[2], acquires[2], releases[2]) == (300, 100, 200)
     assert sum(errors) == total[3] == 6
     assert heard == [300, sum(7 * number for number in range(300))], "in a bench, too"
+
+
+def test_a_listener_that_raises_ends_no_telling(
+    stats: LocustStats, hook: Listening, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    heard = hook.fire
+
+    def stop(**event: Any) -> None:
+        heard(**event)
+        raise StopIteration
+
+    monkeypatch.setattr(hook, "fire", stop)
+    for number in range(3):
+        stats.untold.append(("acquire", 0, number * 1_000_000, None))
+    end = time.monotonic() + PATIENCE_S
+    while len(hook.heard) < 3 and time.monotonic() < end:
+        gevent.sleep(LATE_S / 10)
+    assert [event["response_time"] for event in hook.heard] == [0, 1, 2]

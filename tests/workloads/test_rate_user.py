@@ -8,6 +8,8 @@ import sys
 from pathlib import Path
 from typing import Final
 
+import pytest
+
 # In a process of its own, because Locust patches it. Of clients whose answers are always there
 # before they are waited for, so that only what a user does between two cycles lets another one run.
 PROGRAM: Final = """
@@ -98,3 +100,105 @@ def test_a_share_is_that_of_the_saturated_step_before_it(tmp_path: Path) -> None
         capture_output=True, text=True, check=True, timeout=60,
     )  # fmt: skip
     assert json.loads(ran.stdout) == {"found": {"1": 50.0, "3": 150.0}, "waited": [[], [1]]}
+
+
+# Each cycle takes five periods, so most of what is due in the phase has no time.
+PACED: Final = """
+import json, sys, time
+from pathlib import Path
+from types import SimpleNamespace
+from lockbench.workloads.client import Client
+from lockbench.workloads.users import LockUser
+from lockbench.history.op import F, Object, Type
+from lockbench.history.recorder import Recorder
+from lockbench.history.recording import read_recording, write_meta
+from lockbench.results.numbers import Phases, measure
+
+PERIOD_S, PHASE_S = 0.02, 0.4
+folder = Path(sys.argv[1])
+write_meta(folder, {"own-0": Object(role="own")}, wall_minus_monotonic_ns=0)
+recorder = Recorder(folder, 1)
+
+class Slow(Client):
+    def __init__(self):
+        self.recorder, self.process = recorder, recorder.new_process()
+    def hold_for(self, seconds): return seconds
+    def cycle(self, key, keep, *, intended_ns):
+        asked = recorder.invoke(self.process, F.ACQUIRE, key, hold=1, intended_ns=intended_ns)
+        time.sleep(5 * PERIOD_S)
+        recorder.complete(asked, Type.OK)
+        return True
+
+load = SimpleNamespace(pace=SimpleNamespace(hold_s=0))
+user = object.__new__(LockUser)
+user.session = SimpleNamespace(load=load, sleep_until=lambda at_ns: None)
+user.number, user.client, user.count = 0, Slow(), bool
+begin_ns = time.monotonic_ns()
+end_ns = begin_ns + int(PHASE_S * 1e9)
+user.paced("own-0", end_ns, PERIOD_S)
+recorder.close()
+history = read_recording(folder)
+phases = Phases((begin_ns, begin_ns), (begin_ns, end_ns), (end_ns, end_ns))
+found = measure(history, phases).response_ms["acquire"]["before"]
+due = (end_ns - int(history.intended_ns.min())) / (PERIOD_S * 1e9)
+print(json.dumps({"due": due, "count": found.count, "above": found.above}))
+"""
+
+
+def test_what_was_due_and_had_no_time_is_in_the_response_times(tmp_path: Path) -> None:
+    ran = subprocess.run(
+        [sys.executable, "-c", PACED, str(tmp_path)],
+        capture_output=True, text=True, check=True, timeout=60,
+    )  # fmt: skip
+    found = json.loads(ran.stdout)
+    assert found["due"] <= found["count"] < found["due"] + 1
+    assert "p50" in found["above"], "more than half of them were given up"
+
+
+# A way that may have done it each time and never learns so.
+UNSURE: Final = """
+import json, sys
+from pathlib import Path
+from types import SimpleNamespace
+from lockbench.history.op import F, Object, Type
+from lockbench.history.recorder import Recorder
+from lockbench.history.recording import read_recording, write_meta
+from lockbench.locks.base import Unknown
+from lockbench.locks.without.base import Conflict
+from lockbench.workloads.use import Lasting
+from lockbench.workloads.without import WayClient
+
+folder, said = Path(sys.argv[1]), sys.argv[2]
+write_meta(folder, {"k0": Object(kind="none", job="payment")}, wall_minus_monotonic_ns=0)
+recorder = Recorder(folder, 1)
+outcome = Unknown("no answer") if said == "unknown" else Conflict("first")
+client = object.__new__(WayClient)
+client._session = SimpleNamespace(count_busy=lambda n: None, count_failed=print)
+client._recorder, client._pace, client._tell = recorder, SimpleNamespace(wait_s=0.01), print
+client._process, client._whole = recorder.new_process(), recorder.new_process()
+client._resource, client._way = None, SimpleNamespace(do=lambda *a, **k: outcome)
+client._job = SimpleNamespace(begin=lambda *a: 7, end=lambda *a, **k: None)
+client._tell = lambda told: None
+for _ in range(2):
+    client.cycle("k0", Lasting(0), wait_s=0)
+recorder.close()
+history = read_recording(folder)
+jobs = history.f == F.JOB
+print(json.dumps({
+    "types": [Type(t).word for t in history.type[jobs].tolist()],
+    "processes": len(set(history.process[jobs].tolist())),
+}))
+"""
+
+
+@pytest.mark.parametrize(
+    ("said", "word", "processes"), [("unknown", "info", 2), ("conflict", "fail", 1)]
+)
+def test_a_job_that_may_have_been_done_is_of_unknown_outcome(
+    tmp_path: Path, said: str, word: str, processes: int
+) -> None:
+    ran = subprocess.run(
+        [sys.executable, "-c", UNSURE, str(tmp_path), said],
+        capture_output=True, text=True, check=True, timeout=60,
+    )  # fmt: skip
+    assert json.loads(ran.stdout) == {"types": [word] * 2, "processes": processes}
