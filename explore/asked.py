@@ -56,6 +56,8 @@ def asked(
     if strikes and len(scenarios) != 1:
         raise BadInput("--strike counts the events of one scenario: give it with --scenario")
     struck = [*map(_strike, strikes)]
+    if len({one.place for one in struck}) < len(struck):
+        raise BadInput("--strike: an event is struck once, by one fault")
     acts = dict.fromkeys(FAULTS[one.fault].act for one in struck if FAULTS[one.fault].of_servers)
     if len(acts) > 1:
         raise BadInput(f"--strike: servers are struck once, and not by {' and '.join(acts)}")

@@ -51,7 +51,10 @@ from lockbench.workloads.machines.version import digest
 
 DOCUMENT: Final = "exploration.json"
 USUAL_S: Final = 300.0  # of a lock with a lease of 2 s
-DECIDE: Final = ("checker", "clusters", "explore", "locks", "workloads")
+DECIDE: Final = (
+    *("bench", "checker", "clusters", "evidence", "explore", "history", "locks", "nemesis"),
+    *("results", "stores", "workloads"),
+)
 """The folders of the modules that decide what is found."""
 
 
@@ -189,7 +192,9 @@ def folder_of(what: Asked, output: Path, ref: str | None) -> Path:
     """Where its results are."""
     case = what.case
     words = [case.lock, case.topology, *([ref] if ref else [])]
-    return output / folder_name("-".join([*words, *map(str, map(at_event, what.strikes))]))
+    if what.strikes:  # the events are those of one scenario
+        words += [what.scenarios[0].name, *map(str, map(at_event, what.strikes))]
+    return output / folder_name("-".join(words))
 
 
 def is_complete(document: Exploration, what: Asked) -> bool:

@@ -35,7 +35,7 @@ from lockbench.clusters.base import ClusterError
 from lockbench.clusters.engine.client_containers import HEAP, IDLE_CONNECTIONS, WARM_CYCLES
 from lockbench.explore.actors import Actors
 from lockbench.explore.asked import Asked
-from lockbench.explore.findings import alike, as_line, finding_of, usual
+from lockbench.explore.findings import alike, as_line, classes, finding_of, is_at, usual
 from lockbench.explore.judge import (
     LATE_GRANT,
     LOST_WAKEUP,
@@ -153,7 +153,10 @@ def explore(
             with _plays(what, folder, run_id, told) as plays:
                 explorer = _Explorer(what, plays, told, until_s, lost)
                 known = explorer.explore(known, noted)
-                if known.ended and not all(one.worked for one in known.scenarios):
+                asked_for = {one.name for one in what.scenarios}
+                if known.ended and not all(
+                    one.worked for one in known.scenarios if one.name in asked_for
+                ):
                     told("once more what did not work: the machine may have been busy at first")
                     known = explorer.explore(known, noted)
                 return known
@@ -234,12 +237,13 @@ class _Explorer:
             saved(now)
             return now
 
-        worked = tuple(scenario for scenario in known.scenarios if scenario.worked)
-        known = evolved(known, scenarios=worked, ended=False)
-        there = {scenario.name for scenario in worked}
-        if missing := [one for one in self._what.scenarios if one.name not in there]:
-            known = save(self._with_events(missing, known))
         asked_for = {one.name for one in self._what.scenarios}
+        # What did not work is looked at again where it is asked for.
+        there = tuple(s for s in known.scenarios if s.worked or s.name not in asked_for)
+        known = evolved(known, scenarios=there, ended=False)
+        names = {scenario.name for scenario in there}
+        if missing := [one for one in self._what.scenarios if one.name not in names]:
+            known = save(self._with_events(missing, known))
         chosen = [scenario for scenario in known.scenarios if scenario.name in asked_for]
         if self._what.strikes:
             trials = [named(scenario, self._what.strikes) for scenario in chosen]
@@ -279,9 +283,7 @@ class _Explorer:
         """Tries those that were not tried yet, or came to nothing, and plays again what was found;
         whether all that was done."""
         done = self._lost | {
-            key_of(tried)
-            for tried in known.tried
-            if tried.outcome in {"kept", "broke"} or tried.finding is not None
+            key_of(tried) for tried in known.tried if tried.outcome in {"kept", "broke"}
         }
         left = [trial for trial in trials if key_of(trial) not in done]
         anew = set(map(key_of, left))
@@ -316,9 +318,25 @@ class _Explorer:
         """With what came of playing findings again."""
         findings = list(known.findings)
         again = [play for play in plays if play.trial.again]
-        for place in self._repeats.count(again, findings):
+        for play in again:
+            if not play.unable and not play.missed:
+                self._news_of(play, findings)
+        kept = {finding.recording for finding in findings}
+        for place in self._repeats.count(again, findings, kept):
             self._told(as_line(findings[place]))
         return evolved(known, findings=tuple(findings))
+
+    def _news_of(self, play: Played, findings: list[Finding]) -> None:
+        """Adds what a play shows that was to show a finding again, and that no finding at this
+        message has."""
+        met = _as_met(play)
+        shown = judged(met, self._setting.system, timed=False)
+        if isinstance(shown, Shown) and not shown.declared:
+            there = [one for one in findings if is_at(one, met.trial)]
+            verdicts = {verdict for one in there for verdict in one.verdicts}
+            errors = {name for one in there for name in classes(one)}
+            if not (verdicts >= {*shown.verdicts} and errors >= classes(shown)):
+                self._place(met, shown, findings)
 
     def _with_events(self, scenarios: Sequence[Scenario], known: Exploration) -> Exploration:
         """What passes in each scenario, and what goes wrong in it without any fault."""
@@ -397,7 +415,9 @@ class _Explorer:
                 continue
             one = Tried(trial.scenario, struck(trial), "kept", trial.pair, counts.plays[trial])
             if len(trial.strikes) == 1 and not play.unable:
-                then = _then(play) if self._what.depth > 1 else ()
+                # An exploration of pairs may be gone on with by one that is not.
+                depth = max(self._what.depth, known.depth)
+                then = _then(play) if depth > 1 else ()
                 one = evolved(one, state=_state(play), then=then)
             shown = seen.timed if counts.waits[trial] == PLAYS_MAX else seen.untimed
             if play.unable:
@@ -443,13 +463,13 @@ class _Explorer:
                 return True
         if isinstance(seen.untimed, Shown) and not seen.untimed.declared:
             return False
+        if seen.waited and not play.missed:
+            counts.waits[trial] += 1
+            return counts.waits[trial] < PLAYS_MAX
         if play.missed or isinstance(seen.untimed, Undecided):
             counts.failed[trial] += 1
             return counts.failed[trial] < PLAYS_MAX
-        if not seen.waited:
-            return False
-        counts.waits[trial] += 1
-        return counts.waits[trial] < PLAYS_MAX
+        return False
 
 
 def _worked(play: Played, scenario: Scenario) -> bool:

@@ -18,12 +18,12 @@ from lockbench.explore.judge import (
     RAISES,
     Shown,
     Undecided,
+    class_of,
     is_declared,
     judged,
 )
 from lockbench.explore.trial import Place, Played, Setting, Trial, place_of, struck
 from lockbench.locks.base import System
-from lockbench.locks.shared.sidecar import raised
 from lockbench.report.messages import sentence
 from lockbench.results.documents.exploration import EventPlace, Finding
 
@@ -39,7 +39,9 @@ def alike(findings: Sequence[Finding], trial: Trial, shown: Shown) -> int | None
     for place, known in enumerate(findings):
         if known.scenario != trial.scenario or (known.declared and not shown.declared):
             continue
-        if known.verdicts == shown.verdicts == (RAISES,) and raised(known.why) == raised(shown.why):
+        if not classes(known) >= classes(shown):
+            continue
+        if known.verdicts == shown.verdicts == (RAISES,):
             return place
         numbered = not (known.declared and shown.declared)
         asked = [_at(s.fault, s.place, numbered=numbered) for s in trial.strikes]
@@ -48,10 +50,27 @@ def alike(findings: Sequence[Finding], trial: Trial, shown: Shown) -> int | None
         if same and not (numbered and _differ_in_size(known, trial)):
             return place
         alone = trial.pair and len(before) == 1 and before[0] in asked
+        if alone and numbered:  # after a first fault the same number may be another message
+            at = place_of(known.strikes[0].place)
+            struck_ = zip(asked, trial.strikes, strict=True)
+            alone = any(one == before[0] and at.is_as_large_as(s.place) for one, s in struck_)
         usual = known.declared and not before
         if (alone or usual) and set(shown.verdicts) <= set(known.verdicts):
             return place
     return None
+
+
+def is_at(known: Finding, trial: Trial) -> bool:
+    """Whether a finding is of just these strikes at these messages."""
+    asked = [_at(s.fault, s.place, numbered=True) for s in trial.strikes]
+    before = [_at(s.fault, s.place, numbered=True) for s in known.strikes]
+    same = known.scenario == trial.scenario and before == asked
+    return same and not _differ_in_size(known, trial)
+
+
+def classes(of: Finding | Shown) -> frozenset[str]:
+    """Of the errors that were raised; those of older versions are in the sentence."""
+    return frozenset(map(class_of, of.errors or [of.why])) if RAISES in of.verdicts else frozenset()
 
 
 def _differ_in_size(known: Finding, trial: Trial) -> bool:
@@ -84,6 +103,7 @@ def finding_of(play: Played, shown: Shown, lock: str) -> Finding:
             shown,
             lock.partition(":")[0],
         ),
+        shown.errors,
     )
 
 
@@ -92,14 +112,15 @@ def usual(broken: Sequence[tuple[Played, Shown]], plays: int, lock: str) -> Find
     play, first = next((one for one in broken if not one[1].declared), broken[0])
     verdicts = tuple(dict.fromkeys(v for _, shown in broken for v in shown.verdicts))
     declared = all(shown.declared for _, shown in broken)
-    finding = finding_of(play, Shown(verdicts, first.why, declared), lock)
+    errors = {class_of(error): error for _, shown in broken for error in shown.errors}
+    finding = finding_of(play, Shown(verdicts, first.why, declared, (*errors.values(),)), lock)
     return evolved(finding, broke=len(broken), plays=plays)
 
 
 def as_known_now(finding: Finding, system: System) -> Finding:
     """With what has been declared and put on record since it was found."""
     faults = [strike.fault for strike in finding.strikes]
-    shown = Shown(finding.verdicts, finding.why, finding.declared)
+    shown = Shown(finding.verdicts, finding.why, finding.declared, finding.errors)
     declared = MEANS.keys().isdisjoint(finding.verdicts) and is_declared(
         system, faults, finding.scenario, finding.verdicts
     )
@@ -112,15 +133,19 @@ def as_known_now(finding: Finding, system: System) -> Finding:
 
 def on_record(faults: Iterable[str], scenario: str, shown: Shown, lock: str) -> tuple[str, ...]:
     """The pages of the track record on this lock that say that an exploration shows one of these
-    verdicts in this scenario (of an error: this class), or that under a fault that does the same
+    verdicts in this scenario (of errors: each of them), or that under a fault that does the same
     break one or are about a lock that nobody gets any more."""
     like = {name for fault in faults for name in FAULTS[fault].like}
     names = {*shown.verdicts, *([track.LIVENESS] if LIVENESS.intersection(shown.verdicts) else [])}
-    words = {*re.findall(r"\w+", shown.why)}
+    errors = [{*re.findall(r"\w+", error)} for error in shown.errors or [shown.why]]
+    own = [page for page in track.pages() if lock in page.locks]
+    if not all(any(_tells(page, scenario, {RAISES}, words) for page in own) for words in errors):
+        names.discard(RAISES)
+    words = set[str]().union(*errors)
     return tuple(
         page.id
         for page in track.pages()
-        if (lock in page.locks and _tells(page, scenario, names, words))
+        if (page in own and _tells(page, scenario, names, words))
         or (
             any(page.explains(lock, fault) for fault in like)
             and not names.isdisjoint({*page.verdicts, page.kind})
@@ -144,10 +169,17 @@ def counted(finding: Finding, again: Sequence[Played], setting: Setting) -> Find
     for play in [play for play in valid if not play.strayed] or valid:
         shown = judged(play, setting.system)
         if not isinstance(shown, Undecided):
-            counts[shown is not None and set(finding.verdicts) <= set(shown.verdicts)] += 1
+            counts[shown is not None and _shows(finding, shown)] += 1
     return evolved(
         finding, broke=finding.broke + counts[True], plays=finding.plays + counts.total()
     )
+
+
+def _shows(finding: Finding, shown: Shown) -> bool:
+    """Whether it is what was found; of errors, one of the same class."""
+    mine = classes(finding)
+    alike_ = not mine or not mine.isdisjoint(classes(shown))
+    return alike_ and set(finding.verdicts) <= set(shown.verdicts)
 
 
 def as_line(finding: Finding) -> str:

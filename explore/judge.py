@@ -74,11 +74,13 @@ UNEXPECTED: Final = "unexpected: "
 @dataclass(frozen=True, slots=True)
 class Shown:
     """``verdicts``: what broke, those that follow from others left out. ``declared``: the lock's
-    declaration lets all of them break under such faults."""
+    declaration lets all of them break under such faults. ``errors``: what was raised, one of each
+    class (``class_of``)."""
 
     verdicts: tuple[str, ...]
     why: str
     declared: bool
+    errors: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,7 +108,9 @@ def judged(played: Played, system: System, *, timed: bool = True) -> Shown | Und
     ours = {name: verdict for name, verdict in report.verdicts.items() if name in OF_LOCKS}
     broken = {name: verdict.reason for name, verdict in ours.items() if verdict.result == "invalid"}
     waited = _unwoken(played, history, system)
-    always = dict(_always(played, history, system, waited))
+    errors = {class_of(error): error for error in reversed([*_raised(played, history, system)])}
+    raised = tuple(reversed(errors.values()))  # the first of each class
+    always = dict(_always(played, history, system, waited, raised))
     refuted = contradictions(report)
     if PROMISED_TOO_LONG in always:  # what follows from it is no mistake of the bench
         refuted = {name: why for name, why in refuted.items() if name not in OF_PROMISES}
@@ -134,7 +138,15 @@ def judged(played: Played, system: System, *, timed: bool = True) -> Shown | Und
         outlasts=_is_late_itself(history, faults),
     )
     whys = [*always.values(), *(broken[name] for name in names)]
-    return Shown((*always, *names), "; ".join(whys), declared)
+    return Shown((*always, *names), "; ".join(whys), declared, raised)
+
+
+def class_of(error: str) -> str:
+    """What errors that are one finding have in common: the class; of a program that ended or does
+    not make sense any more, that."""
+    if (name := error_of(error)) is not None:
+        return name
+    return "ended" if has_ended(error) else "senseless" if is_senseless(error) else error
 
 
 def is_declared(
@@ -208,13 +220,17 @@ def waits_too_long(played: Played, system: System) -> bool:
 
 
 def _always(
-    played: Played, history: History, system: System, waited: _Unwoken | None
+    played: Played,
+    history: History,
+    system: System,
+    waited: _Unwoken | None,
+    raised: Sequence[str],
 ) -> Iterator[tuple[str, str]]:
     """What no declaration excuses: its name, and a sentence."""
     if played.hangs:
         yield HANGS, "; ".join(played.hangs)
-    if raised := next(_raised(played, history, system), None):
-        yield RAISES, raised
+    if raised:
+        yield RAISES, "; ".join(raised)
     if waited is not None and waited.certain:
         yield LOST_WAKEUP, waited.why
     record = history.service
@@ -230,7 +246,7 @@ def _always(
             own = [t for t in record.tenures if t.hold == history.hold[row]]
             released = f == F.RELEASE
             left = [t for t in own if not (released and _is_late(t, own, asked_ns, history))]
-            if sum(_outlasts(t, told_ns, history) for t in left) >= record.quorum:
+            if len({t.log for t in left if _outlasts(t, told_ns, history)}) >= record.quorum:
                 yield (
                     name,
                     f"in {record.record}: a hold was {said}, and its entry was never deleted",

@@ -166,6 +166,11 @@ class Traffic:
             self._counts = dict.fromkeys(FITTING, 0)
             self._armed = True
 
+    def disarm(self) -> None:
+        """Orders that have not met their event by now are for none."""
+        with self._mutex:
+            self._armed = False
+
     def held(self, order: Order) -> Held:
         """The hold of an order that holds."""
         return self._held[order]

@@ -76,7 +76,7 @@ def _mapped(scenario: ExploredScenario, document: Exploration) -> MappedScenario
             if (strike.place.kind, strike.place.number) not in places:
                 continue
             outcome = KEPT if tried.outcome == "kept" else MISSED
-            if tried.finding is not None:
+            if tried.finding is not None and tried.outcome == "broke":
                 outcome = tried.finding + 1
             found[strike.fault][places[strike.place.kind, strike.place.number]] = outcome
     return MappedScenario(

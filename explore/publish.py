@@ -14,7 +14,7 @@ from pathlib import Path
 
 from msgspec.structs import replace as evolved
 
-from lockbench.evidence import explored, observations
+from lockbench.evidence import explored, observations, provenance
 from lockbench.explore.findings import as_known_now
 from lockbench.history.files import BadFile
 from lockbench.locks.registry import systems
@@ -40,6 +40,9 @@ def add(exploration: Path, folder: Path = observations.FOLDER) -> Path:
     if not found.whole:
         raise BadInput(f"{exploration} is of some scenarios only")
     system = systems()[found.lock]
+    now = provenance.today(system, found.topology)
+    if old := provenance.differences(found.versions, now, recorded_only=True):
+        raise BadInput(f"{exploration} was made with other versions: {', '.join(old)}")
     findings = tuple(as_known_now(finding, system) for finding in found.findings)
     path = explored.target(found, folder)
     path.parent.mkdir(parents=True, exist_ok=True)

@@ -54,10 +54,13 @@ class Repeats:
             trial = _trial_of(findings[place])
             self._places.add(place)
             # Of another finding, which shows in the same plays.
+            times = _times(findings[place])
             if (one := self._asked.get(_struck(trial))) is not None:
                 one.places.append(place)
+                more = max(0, sum(times) - one.count)
+                one.count += more
+                both[0].extend([trial] * more)
                 continue
-            times = _times(findings[place])
             self._asked[_struck(trial)] = _Asked(sum(times), [place])
             for trials, n in zip(both, times, strict=True):
                 trials.extend([trial] * n)
@@ -74,8 +77,9 @@ class Repeats:
             and key_of(_trial_of(finding)) not in self._lost
         ]
 
-    def count(self, plays: Sequence[Played], findings: list[Finding]) -> list[int]:
-        """Puts the findings there of which all plays have come now. Their places."""
+    def count(self, plays: Sequence[Played], findings: list[Finding], kept: Set[str]) -> list[int]:
+        """Puts the findings there of which all plays have come now. Their places. The recordings of
+        plays are removed, but for those that are to be ``kept``."""
         for play in plays:
             self._asked[_struck(play.trial)].plays.append(play)
         whole = {at: one for at, one in self._asked.items() if len(one.plays) == one.count}
@@ -84,7 +88,8 @@ class Repeats:
             for place in one.places:
                 findings[place] = counted(findings[place], one.plays, self._setting)
             for play in one.plays:
-                shutil.rmtree(play.folder, ignore_errors=True)
+                if play.folder.name not in kept:
+                    shutil.rmtree(play.folder, ignore_errors=True)
         return [place for one in whole.values() for place in one.places]
 
     def left(self, findings: Sequence[Finding]) -> int:

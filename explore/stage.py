@@ -227,6 +227,7 @@ class Stage:
         try:
             yield
         finally:
+            self._traffic.disarm()
             self.played.places += map(self._place, self._traffic.events[before:])
 
     def _place(self, event: link.Event) -> Place:

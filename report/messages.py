@@ -46,10 +46,9 @@ def summary(document: ExplorationMap) -> list[str]:
         reached = "not ended"
     pairs = ""
     if document.pairs:
-        like_others = document.pairs - document.pairs_tried
-        pairs = (
-            f", {document.pairs} pairs ({document.pairs_tried} tried, {like_others} like others)"
-        )
+        rest = document.pairs - document.pairs_tried
+        others = f"{rest} like others" if document.ended else f"{rest} like others or to come"
+        pairs = f", {document.pairs} pairs ({document.pairs_tried} tried, {others})"
     polls = f" ({document.polls} of them of polls like others)" if document.polls else ""
     first = (
         f"{named(document)}: {times(events, 'event')}{polls}, "

@@ -85,7 +85,7 @@ class Finding(Part, frozen=True):
     """Something that went wrong. ``verdicts``: of the catalogue, or ``hangs``, ``raises``.
     ``declared``: the lock's declaration says that it may. ``broke`` of ``plays``: how often it
     showed in plays of the same strikes. ``recording``: the folder of one that shows it. ``known``:
-    pages of the track record that tell of it."""
+    pages of the track record that tell of it. ``errors``: what was raised, one of each class."""
 
     verdicts: tuple[Name, ...]
     why: Name
@@ -96,6 +96,7 @@ class Finding(Part, frozen=True):
     plays: Count
     recording: FolderName
     known: tuple[Name, ...] = ()
+    errors: tuple[Name, ...] = ()
 
 
 class Exploration(Document, frozen=True, kw_only=True):

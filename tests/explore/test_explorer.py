@@ -415,6 +415,12 @@ def test_what_one_fault_of_a_pair_shows_alone_is_no_other_finding() -> None:
     assert alike(known, Trial("free", (first, second), pair=True), SHOWN) == 0
     other = Shown(("double-grant", "late-grant"), "", declared=False)
     assert alike(known, Trial("free", (first, second), pair=True), other) is None
+    # After the first fault the same number may be another message.
+    (at,) = known[0].strikes
+    sized = [with_(known[0], strikes=(with_(at, place=with_(at.place, size=100)),))]
+    for size, same in ((100, 0), (105, 0), (172, None)):
+        message = Strike(Place("request", 5, size=size), "late")
+        assert alike(sized, Trial("free", (first, message), pair=True), SHOWN) == same
     neither = Strike(Place("request", 5), "very-late")
     assert alike(known, Trial("free", (first, neither), pair=True), SHOWN) is None
     # At a majority of nodes it is one fault, and no other than itself.

@@ -17,11 +17,13 @@ from msgspec.structs import replace as with_
 from lockbench.clusters.base import ClusterError
 from lockbench.explore import explorer, findings
 from lockbench.explore.asked import Asked, asked, begun
+from lockbench.explore.command import ending, folder_of
 from lockbench.explore.explorer import DRY_PLAYS, MORE_PLAYS, PLAYS_MAX, explore
-from lockbench.explore.judge import LOST_WAKEUP, Shown, Undecided, judged
+from lockbench.explore.judge import LATE_GRANT, LOST_WAKEUP, Shown, Undecided, judged
+from lockbench.explore.mapped import map_of
 from lockbench.explore.plays import ClusterLost, Plays, last_number
 from lockbench.explore.pool import Pool
-from lockbench.explore.repeats import Repeats
+from lockbench.explore.repeats import REPEATS, Repeats
 from lockbench.explore.scenarios import SCENARIOS
 from lockbench.explore.servers import APART
 from lockbench.explore.trial import Place, Played, Setting, Strike, Trial
@@ -29,7 +31,15 @@ from lockbench.history.op import F, Object, Type
 from lockbench.history.recorder import Recorder
 from lockbench.history.recording import write_faults, write_meta
 from lockbench.locks.registry import find
-from lockbench.results.documents.exploration import Exploration, Finding
+from lockbench.report.messages import summary
+from lockbench.results.documents.exploration import (
+    MISSED,
+    EventPlace,
+    Exploration,
+    Finding,
+    StrikeAt,
+)
+from lockbench.results.errors import Ending
 
 S = 1_000_000_000
 LEASE_S = 2
@@ -740,3 +750,128 @@ def test_news_is_played_more_often_than_what_was_known(
     both = repeats.wanted([with_(found, **more)])
     assert sum(map(len, both)) == times
     assert repeats.wanted([found]) == ([], [])
+
+
+def test_strikes_of_two_scenarios_are_in_two_folders() -> None:
+    """One that has ended says nothing of the other."""
+    strikes = ["late@request:1"]
+    two = (asked("redis-token", scenarios=[name], strikes=strikes) for name in ("free", "twice"))
+    assert len({folder_of(what, Path("x"), None) for what in two}) == 2
+
+
+def test_pairs_are_not_lost_where_single_faults_went_on_alone(
+    run: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(
+        explorer, "_state", lambda play: repr(play.trial)
+    )  # no pair is like another
+    deep = asked("redis-token", scenarios=["free"], depth=2)
+    run.what = deep
+    known = run(until_s=time.monotonic() - 1)
+    run.what = asked("redis-token", scenarios=["free"])
+    known = run(known)
+    assert not known.ended
+    run.what = deep
+    known = run(known)
+    assert known.ended
+    assert known.pairs == sum(tried.pair for tried in known.tried) > 0
+
+
+def test_what_a_replay_shows_anew_is_a_finding_of_its_own(
+    run: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The first play shows what is declared, and those that count it something else."""
+
+    def as_declared(*about: Any, **how: Any) -> Shown | Undecided | None:
+        shown = judged(*about, **how)
+        if isinstance(shown, Shown):
+            return replace(shown, declared="double-grant" not in shown.verdicts)
+        return shown
+
+    for module in (explorer, findings):
+        monkeypatch.setattr(module, "judged", as_declared)
+
+    def came(trial: Trial, _: int) -> set[str]:
+        if "very-late" not in faults_of(trial):
+            return set()
+        return {"double"} if trial.again else {"late"}
+
+    run.came = came
+    document = run()
+    declared, news = document.findings
+    assert (declared.verdicts, declared.declared, declared.broke) == ((LATE_GRANT,), True, 1)
+    assert (news.declared, news.broke, news.plays) == (False, 11, 11)
+    assert "double-grant" in news.verdicts
+    assert (run.folder / "cluster-0" / news.recording).is_dir()
+    assert ending(document) is Ending.SAFETY
+
+
+def test_a_scenario_that_did_not_work_stays_where_another_is_asked_for(run: Run) -> None:
+    run.what = asked("redis-token", scenarios=["free", "refused"])
+    run.came = lambda trial, _: {"unable"} if trial.scenario == "refused" else set()
+    known = run()
+    assert ending(known) is Ending.INCONCLUSIVE
+    run.what = asked("redis-token", scenarios=["free"])
+    known = run(known)
+    assert {one.name: one.worked for one in known.scenarios} == {"free": True, "refused": False}
+    assert ending(known) is Ending.INCONCLUSIVE
+    run.what = asked("redis-token", scenarios=["refused"])
+    run.came = lambda trial, _: set()
+    assert ending(run(known)) is Ending.OK
+
+
+def test_a_lost_wake_up_counts_beside_a_verdict_that_is_unknown(
+    run: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def undecided(*about: Any, timed: bool = True) -> Shown | Undecided | None:
+        shown = judged(*about, timed=timed)
+        return shown if timed or shown is not None else Undecided("leaked-lock: who knows")
+
+    for module in (explorer, findings):
+        monkeypatch.setattr(module, "judged", undecided)
+    run.came = lambda trial, _: {"waits"} if "late" in faults_of(trial) else set()
+    document = run()
+    assert outcomes(document)["late"] == "broke"
+    assert {one.verdicts for one in document.findings} == {(LOST_WAKEUP,)}
+
+
+def test_what_was_not_reached_is_tried_again_whatever_it_showed(run: Run) -> None:
+    run.came = lambda trial, _: (
+        {"missed", "double"} if "late" in faults_of(trial) and not trial.again else set()
+    )
+    known = run()
+    assert outcomes(known)["late"] == "not reached"
+    (mapped,) = map_of(known).scenarios
+    assert mapped.tried["late"][0] == MISSED
+    run.came = lambda trial, _: set()
+    known = run(known)
+    assert outcomes(known)["late"] == "kept"
+    assert len(known.findings) == 1
+
+
+def test_pairs_that_are_to_come_are_not_like_others(
+    run: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(explorer, "_state", lambda play: repr(play.trial))
+    run.what = asked("redis-token", scenarios=["free"], depth=2)
+
+    def stopped(trial: Trial, _: int) -> set[str]:
+        if trial.pair and len(run.plays[-1].played) % 40 == 0:
+            raise KeyboardInterrupt
+        return set()
+
+    run.came = stopped
+    with pytest.raises(KeyboardInterrupt):
+        run()
+    line = summary(map_of(run.saved[-1]))[0]
+    assert "like others or to come" in line
+    run.came = lambda trial, _: set()
+    assert "0 like others)" in summary(map_of(run(run.saved[-1])))[0]
+
+
+def test_a_finding_that_shows_beside_a_known_one_is_played_as_often_as_any() -> None:
+    strikes = (StrikeAt(EventPlace("request", 3, 1, size=SIZE), "late"),)
+    hang = Finding(("hangs",), "", "free", strikes, False, 1, 1, "000001", ("a-page",))
+    news = Finding(("double-grant",), "", "free", strikes, False, 1, 1, "000002")
+    repeats = Repeats(cast("Setting", None), set(), {"free"})
+    assert sum(map(len, repeats.wanted([hang, news]))) == sum(REPEATS)

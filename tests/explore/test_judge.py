@@ -7,9 +7,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from msgspec.structs import replace as evolved
 
 from lockbench.checker.verdict import Report, Verdict
+from lockbench.evidence import track
 from lockbench.explore import judge as judge_module
+from lockbench.explore.findings import alike, counted, finding_of, on_record
 from lockbench.explore.judge import (
     DENIED_YET_TAKEN,
     HANGS,
@@ -24,12 +27,13 @@ from lockbench.explore.judge import (
 )
 from lockbench.explore.link import Kind
 from lockbench.explore.servers import JUMPS
-from lockbench.explore.trial import Place, Played, Strike, Trial
+from lockbench.explore.trial import Place, Played, Setting, Strike, Trial
 from lockbench.history.op import NULL, F, Fault, Object, Type
 from lockbench.history.recorder import PROCESSES_PER_WORKER, Recorder
 from lockbench.history.recording import write_faults, write_meta
 from lockbench.history.service import How, Service, Tenure, write_service
 from lockbench.locks.registry import find
+from lockbench.workloads.load import Pace
 
 NS = 1_000_000_000
 HOLD = 7
@@ -690,3 +694,66 @@ def test_what_the_service_refutes_is_no_evidence_against_the_lock(
     shown = judged(played(tmp_path), find("redis-token"))
     assert isinstance(shown, Shown)
     assert shown.verdicts == ("late-grant",)
+
+
+def raising(folder: Path, *errors: str) -> tuple[Played, Shown]:
+    folder.mkdir()
+    recorded(folder, *((F.ACQUIRE, Type.INFO, error) for error in errors))
+    shown = judged(played(folder), find("redis-token").derived(raises=DOCUMENTED))
+    assert isinstance(shown, Shown)
+    return played(folder), shown
+
+
+def test_one_error_of_each_class_is_told(tmp_path: Path) -> None:
+    errors = ("acquire: KeyError: 'a'", "acquire: KeyError: 'b'", "TypeError: None")
+    _, shown = raising(tmp_path / "x", *errors)
+    assert shown.errors == (errors[0], errors[2])
+    assert shown.why == f"{errors[0]}; {errors[2]}"
+
+
+def test_an_error_of_another_class_is_another_finding(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    what = ("ended", "answered with garbage: b'?'")
+    ended, garbage = (f"the sidecar of x {said} (x 1.0)" for said in what)
+    told = {"key": ["KeyError: 'a'"], "type": ["TypeError"], "both": ["KeyError: 'a'", "TypeError"]}
+    told |= {"ended": [ended], "garbage": [garbage]}
+    plays = {name: raising(tmp_path / name, *errors) for name, errors in told.items()}
+    known = {name: finding_of(play, shown, "redis-token") for name, (play, shown) in plays.items()}
+
+    def same(name: str, other: str) -> bool:
+        play, shown = plays[name]
+        return alike([known[other]], play.trial, shown) is not None
+
+    assert same("key", "key")
+    assert same("key", "both")
+    assert not same("both", "key")
+    assert not same("type", "key")
+    assert not same("garbage", "ended")
+    system = find("redis-token").derived(raises=DOCUMENTED)
+    setting = Setting("redis-token", system, Pace(), (), ())
+    again = {name: counted(known["key"], [plays[name][0]], setting) for name in told}
+    assert {name for name, found in again.items() if found.broke == 2} == {"key", "both"}
+    page = evolved(
+        track.pages()[0], locks=("redis-token",), explored=(RAISES,), raised=("KeyError",),
+        scenarios=(), fault="none", also=(), kind="cost",
+    )  # fmt: skip
+    monkeypatch.setattr(track, "pages", lambda: [page])
+    of_page = {n: on_record(["late"], "free", s, "redis-token") for n, (_, s) in plays.items()}
+    assert {name for name, pages in of_page.items() if pages} == {"key"}
+
+
+@pytest.mark.parametrize(
+    ("servers", "found"), [(("s1", "s1", "s2"), False), (("s1", "s2", "s3"), True)]
+)
+def test_two_entries_on_one_server_are_not_those_of_two(
+    tmp_path: Path, servers: tuple[str, ...], found: bool
+) -> None:
+    recorded(tmp_path, (F.ACQUIRE, Type.FAIL, "held"))
+    tenures = tuple(
+        Tenure(server, "k", HOLD, made, made, made + 1, "expired", (5 * NS, 5 * NS + 1))
+        for made, server in enumerate(servers, 1)
+    )
+    write_service(tmp_path, Service("a record", 3, None, tenures))
+    shown = judge(tmp_path, lock="redlock")
+    assert (shown is not None and DENIED_YET_TAKEN in shown.verdicts) == found

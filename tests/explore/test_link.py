@@ -69,6 +69,20 @@ def test_what_came_before_it_was_armed_is_not_struck_and_not_counted(server: Fak
     assert [e.number for e in traffic.events if e.kind == "request"] == [1, 2, 3, 1, 2]
 
 
+def test_what_comes_after_it_was_disarmed_is_not_struck(server: FakeRedis) -> None:
+    struck: list[Order] = []
+    orders = [Order("request", 1, "late", LATE_S), Order("request", 3, "late", LATE_S)]
+    traffic = Traffic(orders, lambda order, _: struck.append(order))
+    with Link(server.address, traffic=traffic) as made, Client(made.address) as one:
+        for _ in range(2):
+            one.ping()
+        traffic.disarm()
+        one.ping()
+        one.ping()
+    assert struck == orders[:1]
+    assert traffic.struck.keys() == {orders[0]}
+
+
 def test_events_are_counted_over_all_connections(link: Callable[..., Link]) -> None:
     begun_ns = time.monotonic_ns()
     made = link()

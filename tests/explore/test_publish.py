@@ -53,6 +53,7 @@ def test_a_map_is_taken_over_when_its_exploration_has_ended(tmp_path: Path) -> N
         (evolved(WHOLE, ended=False), "has not ended"),
         (evolved(WHOLE, whole=False), "of some scenarios only"),
         (evolved(WHOLE, lock="reddis"), "is not declared"),
+        (evolved(WHOLE, versions={"redis-server": "6.0"}), "other versions: redis-server 6.0"),
         (evolved(WHOLE, ref="redis==8.0.1"), "not with what is pinned here"),
     ],
 )
