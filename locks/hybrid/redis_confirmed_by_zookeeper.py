@@ -27,10 +27,12 @@ from lockbench.locks.base import Acquired, Backoff, Deadline, Denied, Freed, Gra
 from lockbench.locks.hybrid.both import REDIS_NODES, Hybrid
 from lockbench.locks.redis.link import BARE_CYCLE
 from lockbench.locks.redis.recipe import POLL_MAX_S, POLL_MIN_S
+from lockbench.locks.redis.redlock import NO_MAJORITY
 from lockbench.locks.shared.expectations import SERVER_CLOCKS, holds, with_changes
 from lockbench.locks.zookeeper import mutex as zookeeper
 
 FILTER_SHARE = 1 / 3  # of the lease
+SILENT = ("no-effect", NO_MAJORITY)
 
 
 class Handle(NamedTuple):
@@ -76,7 +78,7 @@ class HybridRedisConfirmedByZooKeeper(Hybrid):
             answer = self._redlock.acquire(key, hold_id=hold_id, ttl_s=ttl_s, wait_s=0)
             if isinstance(answer, Granted):
                 return answer.hold
-            if isinstance(answer, Unknown) or answer.reason.startswith("no-effect"):
+            if isinstance(answer, Unknown) or answer.reason.startswith(SILENT):
                 return None
             if last:
                 waited = tries > 0 and not answer.reason.startswith("gave-up")

@@ -22,7 +22,7 @@ from lockbench.locks.bare import KEY, WAIT_S, Bare
 from lockbench.locks.base import System
 from lockbench.locks.mariadb.expectations import MARIADB, UNLOCKED_BY_GALERA
 from lockbench.locks.mariadb.recipe import OUTCOMES, MariadbRecipe
-from lockbench.locks.mariadb.session import DEADLOCK, Session, literal
+from lockbench.locks.mariadb.session import DEADLOCK, LOCK_WAIT_TIMEOUT, Session, literal
 from lockbench.locks.shared.sessions import Refused
 
 DOC = (
@@ -52,14 +52,24 @@ class MariadbForUpdate(MariadbRecipe):
         try:
             if not session.ask(lock, wait_s=math.ceil(wait_s)):
                 session.ask("ROLLBACK")
-                session.ask(f"INSERT IGNORE INTO lockbench_locks VALUES ({name}, 0)")  # noqa: S608
-                session.ask("COMMIT")
+                self._make(session, name)
                 session.ask(lock, wait_s=math.ceil(wait_s))
             session.ask(_count(name))
         except Refused:
             session.ask("ROLLBACK")
             raise
         return None
+
+    def _make(self, session: Session, name: str) -> None:
+        """The row, unless somebody has made it meanwhile. Whoever holds it then is not waited for:
+        that is what the select is for."""
+        try:
+            session.ask(_insert(name))
+            session.ask("COMMIT")
+        except Refused as error:
+            if error.code != LOCK_WAIT_TIMEOUT:
+                raise
+            session.ask("ROLLBACK")
 
     def give_back(self, session: Session, key: str) -> bool:
         try:
@@ -75,6 +85,11 @@ def _lock(name: str, wait_s: float) -> str:
     """``name`` as it stands in a statement."""
     how = f"WAIT {math.ceil(wait_s)}" if wait_s > 0 else "NOWAIT"
     return f"SELECT grants FROM lockbench_locks WHERE name = {name} FOR UPDATE {how}"  # noqa: S608
+
+
+def _insert(name: str) -> str:
+    at_once = "SET STATEMENT innodb_lock_wait_timeout = 0 FOR"
+    return f"{at_once} INSERT IGNORE INTO lockbench_locks VALUES ({name}, 0)"  # noqa: S608
 
 
 def _count(name: str) -> str:

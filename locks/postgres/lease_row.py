@@ -149,7 +149,7 @@ def _make_table(session: Session) -> None:
 
 
 def _granted(hold: Hold, fence: int, sent_ns: int, ttl_s: float) -> Granted:
-    return Granted(hold, fence, sent_ns, sent_ns + int(1e9 * ttl_s))
+    return Granted(hold, fence, sent_ns, sent_ns + int(1000 * ttl_s) * 1_000_000)  # as in _until
 
 
 def _owner(hold_id: int) -> str:

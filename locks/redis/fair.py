@@ -91,6 +91,7 @@ class RedisFair(RedisToken):
     def take(self, key: str, token: str, ttl_ms: int) -> Taken | None:
         """Sets the key if it is free and nobody was there before."""
         stays = int(self._waits)
+        self._before = 0
         before = self._link.run(TAKE, key, *_queue(key), token, ttl_ms, PATIENCE_MS, stays)
         self._before = int(before)
         now_ns = time.monotonic_ns()
@@ -103,7 +104,11 @@ class RedisFair(RedisToken):
         return None if before else Taken(self._link.sent_ns)
 
     def rest(self, backoff: Backoff, limit_s: float) -> None:
-        """The nearer its turn, the sooner it asks again."""
+        """The nearer its turn, the sooner it asks again. Where nobody said how near, as any recipe
+        does."""
+        if not self._before:
+            backoff.pause(limit_s)
+            return
         time.sleep(max(0.0, min(limit_s, POLL_MAX_S, POLL_MIN_S * self._before)))
 
 

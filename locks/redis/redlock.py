@@ -69,6 +69,7 @@ from lockbench.locks.redis.recipe import PARAMETERS, POLL_MAX_S, POLL_MIN_S, WAI
 from lockbench.locks.redis.redlock_nodes import Nodes, Question
 from lockbench.locks.shared.tenures import redis_entry
 
+NO_MAJORITY = "gave-up: no majority answered"
 NODE_TIMEOUT_SHARE = 0.1  # of the ttl: how long nodes are waited for, if a majority needs them
 
 
@@ -120,7 +121,10 @@ class Redlock:
 
     def release(self, hold: Hold) -> Freed:
         """Deletes the token from all nodes, behind whatever was sent there before."""
-        said = self._vote(_script(DELETE_OWN, hold), hold)
+        question = _script(DELETE_OWN, hold)
+        said = self._vote(question, hold)
+        # Who is not connected just now hears of it on its next connection.
+        self._nodes.tell(question, hold.handle.asked - question.asked)
         if said is None:
             return Unknown("release: no majority answered")
         return Released() if said else NotHeld()
@@ -178,7 +182,11 @@ class Redlock:
             return Denied("no-effect: no node is connected")
         if sum(answer is None for answer in ask.answers.values()) >= self._quorum:
             return Denied("held")
-        return Denied(f"gave-up: granted by {len(_granted(ask))}, refused by {len(refused)}")
+        granted = len(_granted(ask))
+        # An error says nothing about the key.
+        if granted + sum(answer is None for answer in ask.answers.values()) < self._quorum:
+            return Denied(NO_MAJORITY)
+        return Denied(f"gave-up: granted by {granted}, refused by {len(refused)}")
 
     def _vote(self, question: Question, hold: Hold) -> bool | None:
         """What a majority answers to a script: it was done (True), it could not (False). A node

@@ -35,6 +35,7 @@ from lockbench.locks.base import (
 LOOK_S = 0.01
 RETRY_MIN_S = 0.010  # between two attempts to reach a server
 RETRY_MAX_S = 0.100
+UNANSWERED = "release: an earlier one was not answered"
 
 
 class NotSent(Exception):
@@ -168,6 +169,7 @@ class SessionRecipe(ABC, Generic[S]):
         self._observer = observer
         self._watch = Watch(observer)
         self._held: dict[int, S] = {}
+        self._unsure: set[int] = set()  # holds whose release was not answered
 
     @abstractmethod
     def open(self) -> S:
@@ -204,7 +206,7 @@ class SessionRecipe(ABC, Generic[S]):
         session = self._held.pop(hold.id, None)
         unnoticed = self._watch.discard(hold)
         if session is None:
-            return NotHeld()
+            return NotHeld() if hold.id not in self._unsure else Unknown(UNANSWERED)
         if session.gone():
             session.close()
             if unnoticed:
@@ -214,6 +216,7 @@ class SessionRecipe(ABC, Generic[S]):
             freed = self.give_back(session, hold.key)
         except (Refused, Broken) as error:
             session.close()
+            self._unsure.add(hold.id)
             return Unknown(f"release: {error}")
         self._free.append(session)
         return Released() if freed else NotHeld()

@@ -55,6 +55,8 @@ PROTOCOL: Final = 1
 # Tells sidecars where the offset of their wall clock stands, as ``file@byte`` (a 64-bit number of
 # nanoseconds), in a worker whose clock a fault may move.
 CLOCK_ENVIRONMENT: Final = "LOCKBENCH_CLOCK_OFFSET"
+# What an answer must have.
+FIELDS: Final = {"granted": ("fence", "sent_ns", "valid_until_ns"), "denied": ("reason",)}
 START_S: Final = 30.0  # until the hello
 OVERDUE_S: Final = 5.0  # beyond what a call was to wait, before the sidecar is pinged
 PONG_S: Final = 5.0
@@ -249,7 +251,8 @@ class Sidecar:
             else:
                 question = self._questions.get(message["id"])
                 if question is not None:
-                    message["said"]
+                    for field in FIELDS.get(message["said"], ()):
+                        message[field]
                     question.answer = message
                     question.answered.set()
         except (ValueError, KeyError, TypeError, AttributeError) as error:

@@ -115,6 +115,8 @@ class MailboxWay(PostgresWay):
     """One client; the first of a machine to listen is the owner too."""
 
     name: ClassVar[str]
+    # Whether a message is in the store before it is sent: then some owner will work on it.
+    appends: ClassVar[bool] = False
 
     def __init__(
         self, nodes: Sequence[Address], *, timeout_s: float, ttl_s: float, observer: Observer
@@ -140,7 +142,12 @@ class MailboxWay(PostgresWay):
             seconds = 0.0
         message = {"key": key, "thing": thing, "by": by, "seconds": seconds}
         refused = self.before(message)
-        return self._send(message) if refused is None else refused
+        if refused is not None:
+            return refused
+        outcome = self._send(message)
+        if self.appends and isinstance(outcome, Conflict):
+            return Unknown(outcome.reason.removeprefix("no-effect: "))
+        return outcome
 
     def before(self, message: Message) -> Outcome | None:
         """What a client does before it sends; an outcome ends it there."""

@@ -21,6 +21,7 @@ class SingleOwner(MailboxWay):
     """One client."""
 
     name: ClassVar = "owner"
+    appends: ClassVar = True
     create = """
         CREATE TABLE IF NOT EXISTS owner_queue
         (id bigserial PRIMARY KEY, key text, thing bigint, by bigint, seconds double precision);

@@ -75,7 +75,12 @@ def test_who_is_refused_by_the_filter_does_not_ask_further(reason: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "filter_says", [Denied("no-effect: no node is connected"), Unknown("3 may have granted")]
+    "filter_says",
+    [
+        Denied("no-effect: no node is connected"),
+        Denied("gave-up: no majority answered"),
+        Unknown("3 may have granted"),
+    ],
 )
 def test_a_filter_that_does_not_answer_lets_pass(filter_says: Acquired) -> None:
     hybrid, first, lock = told(filter_says, granted(7, 100))

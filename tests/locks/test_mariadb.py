@@ -17,7 +17,16 @@ import pytest
 
 from lockbench.clusters.mariadb import protocol
 from lockbench.clusters.wire import ProbeFailed
-from lockbench.locks.base import Address, Denied, Granted, NoObserver, NotHeld, Released, System
+from lockbench.locks.base import (
+    Address,
+    Denied,
+    Granted,
+    NoObserver,
+    NotHeld,
+    Released,
+    System,
+    Unknown,
+)
 from lockbench.locks.mariadb import for_update, get_lock
 from lockbench.locks.mariadb.recipe import MariadbRecipe
 from lockbench.locks.mariadb.session import literal
@@ -97,6 +106,8 @@ class FakeMariadb:
             return False
         if action == "1205" and "GET_LOCK" in sql:
             connection.sendall(_row("0"))
+        elif action == "nothing":
+            connection.sendall(_row())
         elif action:
             connection.sendall(_packet(1, _error(action)))
         else:
@@ -120,12 +131,13 @@ def _error(number: str) -> bytes:
     return b"\xff" + struct.pack("<H", int(number)) + b"#HY000as planned"
 
 
-def _row(value: str) -> bytes:
-    """One column of a number, and one row."""
+def _row(*values: str) -> bytes:
+    """One column of a number, and a row for each."""
     names = b"\x03def" + 3 * b"\0" + b"\x01x\0"
     column = names + b"\x0c" + struct.pack("<HIBHBxx", 63, 20, 8, 0, 0)
     end = b"\xfe\0\0\x02\0"
-    parts = (b"\x01", column, end, bytes([len(value)]) + value.encode(), end)
+    rows = (bytes([len(value)]) + value.encode() for value in values)
+    parts = (b"\x01", column, end, *rows, end)
     return b"".join(_packet(number, part) for number, part in enumerate(parts, 1))
 
 
@@ -218,6 +230,33 @@ def test_a_refused_row_lock_leaves_no_transaction_open(server: FakeMariadb) -> N
         server.on(TAKES, "1205")
         assert take(lock) == Denied("held")
         assert server.queries[-1] == "ROLLBACK"
+
+
+@pytest.mark.parametrize("made", ["by somebody who holds it", "by nobody else"])
+def test_a_row_that_is_not_there_is_made_without_a_wait(server: FakeMariadb, made: str) -> None:
+    """Whoever made it meanwhile may hold it; the select says so, or waits."""
+    with closing(connect(for_update.SYSTEMS[0], server.address)) as lock:
+        server.on(TAKES, "nothing")
+        if made == "by somebody who holds it":
+            server.on("INSERT", "1205")
+            server.on(TAKES, "1205")
+            assert take(lock) == Denied("held")
+        else:
+            assert isinstance(take(lock), Granted)
+        (insert,) = (sql for sql in server.queries if "INSERT IGNORE" in sql)
+        assert insert.startswith("SET STATEMENT innodb_lock_wait_timeout = 0 FOR INSERT IGNORE")
+
+
+@each_system
+def test_nobody_says_of_an_unanswered_release_that_it_was_not_held(
+    server: FakeMariadb, system: System
+) -> None:
+    with closing(connect(system, server.address)) as lock:
+        hold = granted(lock).hold
+        hold.handle._timeout_s = SHORT_S
+        server.on(GIVES_BACK, ACTIONS["silent"])
+        assert isinstance(lock.release(hold), Unknown)
+        assert isinstance(lock.release(hold), Unknown)
 
 
 def test_clients_take_the_nodes_in_orders_of_their_own(server: FakeMariadb) -> None:

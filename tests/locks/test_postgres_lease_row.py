@@ -105,6 +105,16 @@ def test_a_hold_is_released_and_extended_as_its_own(server: Rows) -> None:
     assert f"owner = '{owner}'" in freed
 
 
+@pytest.mark.parametrize("ttl_s", [2.01, 4.06, 1.0005])
+def test_a_promise_is_no_longer_than_what_the_row_says(server: Rows, ttl_s: float) -> None:
+    with closing(connect(server.address)) as lock:
+        grant = lock.acquire("k", hold_id=1, ttl_s=ttl_s, wait_s=0)
+    assert isinstance(grant, Granted)
+    assert grant.valid_until_ns is not None
+    (wrote_ms,) = re.findall(r"interval '(\d+) milliseconds'", server.queries[-1])
+    assert grant.valid_until_ns - grant.sent_ns == int(wrote_ms) * 1_000_000
+
+
 def test_whose_clock_it_is(server: Rows) -> None:
     with closing(connect(server.address)) as lock:
         granted(lock)

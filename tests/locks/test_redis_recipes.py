@@ -12,6 +12,7 @@ from contextlib import ExitStack, closing
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
+from unittest import mock
 
 import pytest
 from redis.exceptions import ConnectionError as RedisConnectionError
@@ -23,6 +24,7 @@ from lockbench.locks.base import (
     Denied,
     Extendable,
     Lock,
+    NoObserver,
     NotHeld,
     Released,
     System,
@@ -352,3 +354,17 @@ def test_the_relay_can_fail_what_the_server_would_run(bench: Bench) -> None:
         relay.on("GET", Close())
         with pytest.raises(RedisConnectionError):
             link.call("GET", bench.key)
+
+
+def test_a_queue_that_cannot_be_asked_is_asked_as_seldom_as_any_lock() -> None:
+    """Where nobody said how near its turn is."""
+    tried = {}
+    for name in ("redis-token", "redis-fair"):
+        lock: Any = registry.find(name).connect(
+            [closed_port()], timeout_s=0.5, ttl_s=3.0, observer=NoObserver()
+        )
+        with closing(lock), mock.patch.object(lock._link, "open", wraps=lock._link.open) as opens:
+            denied = lock.acquire("k", hold_id=1, ttl_s=3.0, wait_s=1.0)
+            assert isinstance(denied, Denied)
+            tried[name] = opens.call_count
+    assert tried["redis-fair"] <= 3 * tried["redis-token"]

@@ -10,7 +10,7 @@ from functools import partial
 import pytest
 
 from lockbench.locks.base import Denied, Granted, NoObserver, NotHeld, Released, Unknown
-from lockbench.locks.redis.redlock import SYSTEM, Redlock
+from lockbench.locks.redis.redlock import NO_MAJORITY, SYSTEM, Redlock
 from lockbench.locks.redis.redlock_nodes import OWED_MAX, Question
 from tests.eventually import eventually
 from tests.locks import asking
@@ -171,6 +171,32 @@ def test_what_a_broken_connection_may_have_taken_is_deleted_on_the_next(servers:
         assert isinstance(take(lock), Unknown)
         assert all(servers[number].value("k") for number in MAJORITY)
         assert isinstance(take(lock, PATIENT_S), Granted)
+
+
+def test_a_release_reaches_those_whose_connection_had_broken(servers: Servers) -> None:
+    """A minority that kept the token would let a free key hang on every other node."""
+    with connected(servers) as lock:
+        grant = take(lock)
+        assert isinstance(grant, Granted)
+        eventually(lambda: all(server.value("k") for server in servers))
+        for node in lock._nodes.nodes[:2]:
+            node.fail()
+        assert lock.release(grant.hold) == Released()
+
+        def free() -> bool:
+            lock._nodes.ask(Question("PING"), set(range(5)), lambda _: False, SHORT_S)
+            return not any(server.value("k") for server in servers)
+
+        eventually(free)
+
+
+def test_what_errors_leave_undecided_is_no_refusal(servers: Servers) -> None:
+    """Two nodes say no, three say nothing about the key."""
+    with connected(servers) as lock:
+        occupy(servers, MINORITY)
+        for server in servers[2:]:
+            server.on("SET", OOM)
+        assert take(lock) == Denied(NO_MAJORITY)
 
 
 def test_a_node_that_loads_its_data_is_asked_when_it_has_the_scripts(servers: Servers) -> None:

@@ -69,7 +69,8 @@ class Pottery(Client):
             lock.extend()
         except ExtendUnlockedLock as error:
             return _not_held(error)
-        return Granted(began_ns, began_ns + int(lock.auto_release_time * 1e9))
+        # It is given to Redis in whole milliseconds.
+        return Granted(began_ns, began_ns + int(lock.auto_release_time * 1000) * 1_000_000)
 
     def close(self) -> None:
         for master in self._masters:

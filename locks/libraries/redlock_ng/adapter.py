@@ -76,9 +76,10 @@ class RedlockNg(Client):
     def extend(self, hold: str, lock: Any, ttl_s: float) -> Extended:
         """``extend``: False says that no majority did it, not why."""
         began_ns = time.monotonic_ns()
-        if not self._manager.extend(lock.lock_obj, int(ttl_s * 1000)):
+        ttl_ms = int(ttl_s * 1000)
+        if not self._manager.extend(lock.lock_obj, ttl_ms):
             return Unknown("extend() returned False")
-        return Granted(began_ns, began_ns + int(ttl_s * 1e9))
+        return Granted(began_ns, began_ns + ttl_ms * 1_000_000)
 
     def close(self) -> None:
         for instance in self._manager.client.instances:

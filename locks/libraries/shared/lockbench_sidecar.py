@@ -35,6 +35,7 @@ PROTOCOL = 1
 CLOCK_ENVIRONMENT = "LOCKBENCH_CLOCK_OFFSET"
 # Is set where standard input is a socket that listens: each connection asks for one sidecar.
 TEMPLATE_ENVIRONMENT = "LOCKBENCH_TEMPLATE"
+UNSURE = object()  # in the place of a lock whose release was not answered
 
 
 @dataclass(frozen=True)
@@ -254,12 +255,18 @@ def _asked(client: Client, locks: dict[str, Any], request: dict[str, Any]) -> An
         return answer
     if hold not in locks:
         return NotHeld()
+    if (lock := locks[hold]) is UNSURE:
+        return Unknown("an earlier release was not answered")
     try:
         if request["call"] == "extend":
-            return client.extend(hold, locks[hold], request["ttl_s"])
-        return client.release(hold, locks.pop(hold))
+            return client.extend(hold, lock, request["ttl_s"])
+        locks[hold] = UNSURE
+        freed = client.release(hold, lock)
     except client.not_held:
-        return NotHeld()
+        freed = NotHeld()
+    if request["call"] == "release" and not isinstance(freed, Unknown):
+        del locks[hold]
+    return freed
 
 
 def _words(answer: Answer) -> dict[str, Any]:
