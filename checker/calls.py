@@ -20,7 +20,7 @@ from lockbench.checker.analysis import Analysis
 from lockbench.checker.kinds import OWNERLESS, RESOURCES, SHARED
 from lockbench.checker.models import Answer, Operation
 from lockbench.checker.promises import limits, losses
-from lockbench.checker.rows import FOREVER, Rows, owners, rows_of
+from lockbench.checker.rows import FOREVER, Rows, answered_ns, owners, rows_of
 from lockbench.checker.search import Budget, Call
 from lockbench.history.columns import Ints
 from lockbench.history.op import NULL, F, Mode, Type
@@ -101,7 +101,7 @@ class Calls:
                 if history.type[row] != Type.FAIL or history.hold[row] == NULL:
                     asked.setdefault(who(row) or 0, []).append(int(history.invoke_ns[row]))
         ends = kind != OWNERLESS
-        shortest = self._shortest(rows, who) if ends else {}
+        shortest = self._shortest(rows, who, kind) if ends else {}
         calls, where = [], []
         for row in rows.tolist():
             budget.spend()
@@ -137,10 +137,11 @@ class Calls:
                 where.append(row)
         return calls, where
 
-    def _shortest(self, rows: Rows, who: Callable[[int], int | None]) -> dict[int, int]:
-        """For extends of one identity that are all at the same time, so that any may be the last:
-        the one with the shortest lease, which allows everything that the others do. Where only
-        neighbours overlap, not every order is possible, and nothing is said."""
+    def _shortest(self, rows: Rows, who: Callable[[int], int | None], kind: str) -> dict[int, int]:
+        """For extends of one hold that are all at the same time, so that any may be the last: the
+        one with the shortest lease, which allows everything that the others do. Where only
+        neighbours overlap, not every order is possible, and nothing is said; nor where the identity
+        may have another hold, which one of them may be about."""
         history, width = self._analysis.history, 2 * self._analysis.history.epsilon_ns
         extends = rows[(history.f[rows] == F.EXTEND) & (history.type[rows] == Type.OK)]
         extends = extends[history.valid_until_ns[extends] != NULL]
@@ -151,10 +152,19 @@ class Calls:
             if history.invoke_ns[row] - width > ended:
                 mine.append([])
             mine[-1].append(row)
+        acquires = rows[(history.f[rows] == F.ACQUIRE) & (history.type[rows] != Type.FAIL)]
+        asked: dict[int | None, list[int]] = {}
+        for row in acquires.tolist():
+            asked.setdefault(who(row), []).append(row)
         found: dict[int, int] = {}
-        for group in (group for mine in groups.values() for group in mine):
+        for identity, group in ((one, group) for one, mine in groups.items() for group in mine):
             together = max(history.invoke_ns[group]) <= min(history.complete_ns[group]) + width
-            if len(group) > 1 and together:
+            if len(group) < 2 or not together:
+                continue
+            theirs = np.array(asked.get(identity, ()), np.intp)
+            meets = history.invoke_ns[theirs] - width <= max(history.complete_ns[group])
+            meets &= answered_ns(history, theirs) + width >= min(history.invoke_ns[group])
+            if not meets.any() and (kind not in SHARED or len(theirs) < 2):
                 shortest = min(group, key=lambda row: int(self._limits[row]))
                 found |= dict.fromkeys(group, shortest)
         return found

@@ -16,6 +16,7 @@ from lockbench.checker.analysis import Analysis
 from lockbench.checker.contention import aimed_acquires, between, worker_of
 from lockbench.checker.exclusion import permits_of
 from lockbench.checker.faults import Answer, proven, span, struck_workers
+from lockbench.checker.leaks import of_the_load
 from lockbench.checker.rows import AIMED_ROLES, FOREVER, Bools, keys_with, rows_of
 from lockbench.checker.rules import RULES
 from lockbench.checker.words import describe, many
@@ -100,7 +101,7 @@ def _full(analysis: Analysis) -> Answer:
     """Somebody asked while all permits of a semaphore were taken: else nobody could have been let
     in who should not."""
     history, held = analysis.history, analysis.promises
-    asked = rows_of(history, F.ACQUIRE)
+    asked = of_the_load(history, rows_of(history, F.ACQUIRE))
     count = 0
     for key in np.flatnonzero(_semaphores(analysis)):
         at_ns = history.invoke_ns[asked[history.key[asked] == key]]
@@ -121,6 +122,7 @@ def _contention(analysis: Analysis) -> Answer:
     asked = history.invoke_ns[held.row[order[1:]]]
     waited = (held.key[order[1:]] == held.key[order[:-1]]) & (held.end[order[:-1]] > asked)
     waited &= held.owner[order[1:]] != held.owner[order[:-1]]
+    waited &= np.isin(held.row[order[1:]], granted)
     # Readers do not wait for each other.
     reads = history.mode[held.row[order]] == Mode.READ
     waited &= ~(reads[1:] & reads[:-1])

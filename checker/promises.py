@@ -223,8 +223,8 @@ def _end_with_any_release(
 
 
 def _unlink_between(history: History, acquire: Rows, vague_ns: Ints, sequences: Sequences) -> None:
-    """An extend that was not answered before the next acquire of its identity was asked for may be
-    about either: it lengthens neither, and may have shortened the first."""
+    """An extend that was not answered before the next acquires of its identity were asked for may
+    be about any of these: it lengthens none, and may have shortened each."""
     row, same = sequences.rows, sequences.same
     if len(row) == 0 or not np.any(history.f[row] == F.EXTEND):
         return
@@ -238,6 +238,11 @@ def _unlink_between(history: History, acquire: Rows, vague_ns: Ints, sequences: 
     either &= (following < len(row)) & (group[at] == group) & (history.invoke_ns[row[at]] <= by_ns)
     told = row[either & (acquire[row] >= 0) & (history.valid_until_ns[row] != NULL)]
     np.minimum.at(vague_ns, acquire[told], history.valid_until_ns[told])
+    for n in np.flatnonzero(either & (history.valid_until_ns[row] != NULL)).tolist():
+        end = int(np.searchsorted(group, group[n], side="right"))
+        next_ = row[n + 1 : end]
+        next_ = next_[begins[n + 1 : end] & (history.invoke_ns[next_] <= by_ns[n])]
+        vague_ns[next_] = np.minimum(vague_ns[next_], history.valid_until_ns[row[n]])
     acquire[row[either]] = -1
 
 

@@ -158,7 +158,11 @@ class Releases:
         wrong = []
         for row, over_ns in self._late_extends(extends):
             holder = self._promised_throughout(row)
-            if holder is not None and promises.start[holder] >= over_ns:
+            if holder is None:
+                continue
+            # What began at the same instant may have come after the extend.
+            before = promises.start[holder] < history.invoke_ns[row] - self._epsilon
+            if before and promises.start[holder] >= over_ns:
                 wrong.append((row, holder))
         if not wrong:
             return Verdict("valid", f"{many(len(extends), 'extend')}, none of a hold that was over")

@@ -228,6 +228,7 @@ def _holder_killed(analysis: Analysis, fault: Fault) -> Answer:
         i
         for i in in_force(analysis, died, fault.begin_ns[1])
         if worker_of(analysis, held.row[[i]])[0] == worker_struck(fault)
+        and not _is_given_back(analysis, i)
     ]
     begin = fault.begin_ns[0]
     attempts = [kept_out(analysis, i, begin, FOREVER, until=int(held.lease[i])) for i in killed]
@@ -236,6 +237,12 @@ def _holder_killed(analysis: Analysis, fault: Fault) -> Answer:
         f"the killed client held {many(len(killed), 'lock')}, {many(count, 'attempt')} by others "
         f"before the lease was over"
     )
+
+
+def _is_given_back(analysis: Analysis, i: int) -> bool:
+    """Whether the client had the answer to its release: then it lived, and left nothing behind."""
+    release = int(analysis.promises.release[i])
+    return release >= 0 and analysis.history.type[release] == Type.OK
 
 
 def _clock_beyond_lease(analysis: Analysis, fault: Fault) -> Answer:

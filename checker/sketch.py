@@ -44,7 +44,7 @@ def sketch(verdict: Verdict) -> str:
         end_ns = last if lane.end_ns is None else lane.end_ns
         cells = [" "] * WIDTH
         cells[at(lane.begin_ns) : at(end_ns) + 1] = lane.sign * (at(end_ns) + 1 - at(lane.begin_ns))
-        if lane.sign == HOLD:
+        if lane.sign == HOLD and clash[0] < clash[1]:
             cells[at(clash[0]) : at(clash[1]) + 1] = CLASH * (at(clash[1]) + 1 - at(clash[0]))
         return "".join(cells) + (OPEN if lane.end_ns is None else "")
 

@@ -15,7 +15,9 @@ from typing import Any, Final
 import numpy as np
 
 from lockbench.checker.check import check
+from lockbench.checker.kinds import REENTRANT, SHARED, keys_of
 from lockbench.checker.promises import link
+from lockbench.checker.rows import owners
 from lockbench.checker.verdict import Verdict
 from lockbench.history.columns import History
 from lockbench.history.jsonl import to_lines
@@ -63,11 +65,18 @@ def excerpt(history: History, verdict: str) -> History:
 
 
 def _cut(history: History, rows: Sequence[int]) -> History:
-    """The holds of these operations, whole."""
+    """The holds of these operations, whole. Where operations do not name their hold, and may be of
+    several, with all that their owner did to the lock."""
     acquires = link(history).acquire
     mine = acquires[rows]
     kept = np.isin(acquires, mine[mine >= 0])
     kept[rows] = True
+    of_locks = np.isin(history.f, (F.ACQUIRE, F.RELEASE, F.EXTEND, F.LOST))
+    several = keys_of(history, REENTRANT | SHARED)[history.key] & of_locks & (history.hold == NULL)
+    loose = [row for row in rows if several[row]]
+    everyone = owners(history)
+    for key, owner in {(int(history.key[row]), int(everyone[row])) for row in loose}:
+        kept |= of_locks & (history.key == key) & (everyone == owner)
     kept |= (history.f == F.DEATH) & np.isin(history.process, history.process[kept])
     return _relative(_only(history, np.flatnonzero(kept)))
 

@@ -70,6 +70,7 @@ class Timeline:
         """When in the recording the small history begins, on its clock."""
         whole, small = self.whole, self.small
         same = (whole.process == small.process[0]) & (whole.f == small.f[0])
+        same &= whole.key == whole.keys.index(small.keys[int(small.key[0])])
         if small.hold[0] != NULL:
             same &= whole.hold == small.hold[0]
         return int(whole.invoke_ns[np.flatnonzero(same)[0]])

@@ -131,3 +131,23 @@ def test_an_acquire_without_a_name_belongs_to_itself_beside_named_ones() -> None
     scene.fault("clock-jump", 10, 20, "clock-beyond-lease", deciding=["redis-1"], moves=moves)
     assert Analysis.of(scene.history()).links.acquire.tolist() == [0, 1]
     assert not exposure(scene.history()).exposed
+
+
+@pytest.mark.parametrize(("answered_s", "result"), [(10, "valid"), (6.5, "invalid")])
+def test_an_extend_that_is_on_its_way_may_be_about_the_next_hold(
+    answered_s: float, result: str
+) -> None:
+    """Of a client that does not name its holds: it may have shortened that one to 30 s."""
+    scene = Scene().acquire(1, 0, 1, until=60, named=False)
+    scene.extend(1, 3, answered_s, until=30, named=False).release(1, 5, 6, named=False)
+    scene.acquire(1, 7, 8, until=100, named=False).acquire(2, 40, 41, until=90, named=False)
+    assert check(scene.history()).verdicts["double-grant"].result == result
+
+
+@pytest.mark.parametrize(("granted_s", "result"), [(10, "valid"), (9.5, "invalid")])
+def test_who_is_granted_it_as_an_extend_is_asked_for_proves_nothing(
+    granted_s: float, result: str
+) -> None:
+    scene = Scene().acquire(1, 2, 6, until=7).extend(1, 10, 15)
+    scene.acquire(2, 8, granted_s, until=21)
+    assert check(scene.history()).verdicts["wrong-extend"].result == result

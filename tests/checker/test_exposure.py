@@ -6,7 +6,7 @@ from __future__ import annotations
 import pytest
 
 from lockbench.checker.exposure import exposure
-from lockbench.history.op import Mode
+from lockbench.history.op import F, Mode
 from tests.checker.scenes import Scene
 
 
@@ -76,3 +76,19 @@ def test_a_fault_with_a_rule_that_nobody_knows_never_exposes() -> None:
     found = exposure(scene.history())
     assert not found.exposed
     assert any("unknown rule 'no-such-rule'" in reason for reason in found.reasons)
+
+
+@pytest.mark.parametrize("kind", ["mutex", "semaphore"])
+@pytest.mark.parametrize("of_the_load", [True, False])
+def test_who_asks_in_the_quiet_phase_exposes_nothing(kind: str, of_the_load: bool) -> None:
+    permits = 2 if kind == "semaphore" else None
+    scene = Scene().kind(kind, role="contended", permits=permits)
+    scene.acquire(1000, 0, 1, until=9).release(1000, 2, 3)
+    for n in range(permits or 1):
+        scene.acquire(2000 + n, 4, 5, until=14, hold=f"h{n}").release(
+            2000 + n, 6.5, 7, hold=f"h{n}"
+        )
+    if not of_the_load:
+        scene.op(F.QUIET, 3000, 6, 6, named=False)
+    scene.acquire(3000, 6.1, 7.2, until=20, hold="q").release(3000, 8, 8.1, hold="q")
+    assert exposure(scene.history()).exposed == of_the_load

@@ -560,6 +560,14 @@ def _(could: bool) -> Scene:
     return killed(scene.acquire(OTHER, 4, 7))
 
 
+@pair("holder-killed", "it held as it died, or had the answer to its release as it was struck")
+def _(could: bool) -> Scene:
+    scene = Scene().acquire(VICTIM, 0, 1, until=6)
+    if not could:
+        scene.release(VICTIM, 3.0001, 3.0004)
+    return killed(scene.acquire(OTHER, 4, 7))
+
+
 @pair("holder-killed", "a key that others want, or one of its own")
 def _(could: bool) -> Scene:
     scene = Scene().kind("mutex", role="aimed" if could else "own").acquire(VICTIM, 0, 1, until=6)

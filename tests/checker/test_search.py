@@ -277,3 +277,26 @@ def test_the_sweep_counts_beyond_what_64_bits_hold(reads: int, adds: int, result
         found = initial + adds * 2**62
         scene.op(F.READ, 1, 10 + n, 10.5 + n, value=found, named=False)
     assert check(scene.history()).verdicts["linearizable"].result == result
+
+
+@pytest.mark.parametrize("permits", [1, 2])
+def test_extends_of_two_holds_shorten_one_of_them_each(permits: int) -> None:
+    """Of one client without names of its holds: only one of the two can have been cut short."""
+    scene = Scene().kind("semaphore", permits=2)
+    for n in range(permits):
+        scene.acquire(1, 2 * n, 2 * n + 1, until=100, named=False)
+    scene.extend(1, 4, 6, until=50, named=False).extend(1, 4, 6, until=10, named=False)
+    for client in range(2, 4):
+        scene.acquire(client, 20, 21, until=90, named=False)
+    result = check(scene.history()).verdicts["linearizable"].result
+    assert result == ("valid" if permits == 1 else "invalid")
+
+
+@pytest.mark.parametrize(("again_s", "result"), [(5, "valid"), (11, "invalid")])
+def test_an_extend_may_still_shorten_what_is_entered_meanwhile(again_s: float, result: str) -> None:
+    """The one that ends at 30 s is answered at 10 s: after the second entry, or before it."""
+    scene = Scene().kind("reentrant").acquire(1, 0, 1, until=60, named=False)
+    scene.extend(1, 2, 4, until=50, named=False).extend(1, 3, 10, until=30, named=False)
+    scene.acquire(1, again_s, again_s + 1, until=100, named=False)
+    scene.acquire(2, 40, 41, until=90, named=False)
+    assert check(scene.history()).verdicts["linearizable"].result == result

@@ -22,3 +22,10 @@ def test_who_held_when_and_where_they_met() -> None:
 
 def test_without_a_grant_there_is_nothing_to_draw() -> None:
     assert sketch(Verdict("invalid", "", ())) == ""
+
+
+def test_grants_that_never_met_do_not_clash() -> None:
+    """Of a stale holder, whose promise was over when the other was granted the key."""
+    drawn = sketch(Verdict("invalid", "", (held("a", 0, 30), held("b", 30, 60))))
+    assert "█" not in drawn
+    assert "█" in sketch(Verdict("invalid", "", (held("a", 0, 31), held("b", 30, 60))))

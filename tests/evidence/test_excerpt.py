@@ -90,3 +90,20 @@ def test_what_no_cut_shows_is_refused_with_the_reason(monkeypatch: pytest.Monkey
     monkeypatch.setattr(cutting, "OPERATIONS_MAX", 6)
     with pytest.raises(BadInput, match="operations belong to it, more than 6"):
         excerpt(overtaken(by=24), "lost-update")
+
+
+@pytest.mark.parametrize("kind", ["reentrant", "semaphore"])
+def test_holds_without_names_are_cut_out_with_their_ends(kind: str) -> None:
+    """Which release ended which is not said; without them the holds would have no end."""
+    scene = Scene().kind(kind, permits=2 if kind == "semaphore" else None)
+    scene.acquire(1, 0, 1, named=False).acquire(1, 2, 3, named=False)
+    if kind == "reentrant":
+        scene.release(1, 4, 5, named=False)
+    scene.acquire(2, 6, 7, named=False).release(1, 8, 9, named=False)
+    scene.release(2, 20, 21, named=False)
+    history = scene.history()
+    whole, cut = (
+        check(one).verdicts["double-grant"] for one in (history, excerpt(history, "double-grant"))
+    )
+    assert "both held it for" in whole.reason
+    assert cut.reason == whole.reason
