@@ -88,9 +88,11 @@ def undecided(recording: Recording) -> str | None:
     names = max(by_key.values(), key=len)
     if len(names) <= recording.at_most:
         only = ", ".join(sorted(names))
+        unknown = sorted({stay.who for stay in stays if stay.is_empty} - names)
+        more = f"; how long {', '.join(unknown)} stayed is not known" if unknown else ""
         return (
             f"nobody could have met another: only {only} entered, and the section admits "
-            f"{recording.at_most}"
+            f"{recording.at_most}{more}"
         )
     for fault in recording.faults:
         before = sum(stay.entered_ns < fault.begin_ns[0] for stay in stays)

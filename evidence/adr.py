@@ -214,12 +214,12 @@ def k_of_n(found: Share) -> str:
     said = f"{found.k} of {found.n}"
     if found.n < BOUND_TRIES_MIN:
         return said
-    low, high = 100 * found.low, 100 * found.high
+    low, high = 100 * found.low, found.at_most_percent
     if found.k == 0:
-        return f"{said} (at most {high:.0f} %)"
+        return f"{said} (at most {high} %)"
     if found.k == found.n:
         return f"{said} (at least {low:.0f} %)"
-    return f"{said} ({low:.0f} to {high:.0f} %)"
+    return f"{said} ({low:.0f} to {high} %)"
 
 
 def labels_of(cases: Sequence[CaseResult]) -> list[str]:

@@ -123,7 +123,7 @@ def kept(found: Share) -> str:
         return "not exposed"
     if found.n < BOUND_TRIES_MIN:
         return "kept in one try" if found.n == 1 else "kept in 2 tries"
-    return f"kept in {found.n} tries (broken in at most {100 * found.high:.0f} %)"
+    return f"kept in {found.n} tries (broken in at most {found.at_most_percent} %)"
 
 
 def cited(evidence: Sequence[str]) -> Markdown:

@@ -344,7 +344,7 @@ def _kept(option: Option, answers: Answers) -> str:
     under = words(["no fault" if fault == NONE else fault for fault in faults])
     return (
         f"under {under} it kept its promises in each of at least {fewest.n} exposed tries "
-        f"(broken in at most {100 * fewest.high:.0f} %)"
+        f"(broken in at most {fewest.at_most_percent} %)"
     )
 
 

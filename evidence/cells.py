@@ -235,7 +235,7 @@ def far(cells: Iterable[Cell]) -> Far:
 def _unbroken_in(n: int) -> str:
     if not n:
         return "no try decides it"
-    bound = f" (95 %: at most {_percent(share(0, n).high)})" if n >= BOUND_TRIES_MIN else ""
+    bound = f" (95 %: at most {share(0, n).at_most_percent} %)" if n >= BOUND_TRIES_MIN else ""
     return f"it did not in {tries(n)}{bound}"
 
 
@@ -244,17 +244,13 @@ def broken_in(found: Share) -> str:
     if found.n < BOUND_TRIES_MIN:
         return f"broke {_in(found)}"
     both = share(found.k, found.n)
-    return f"broke {_in(found)} (95 %: {100 * both.low:.0f} to {_percent(both.high)})"
+    return f"broke {_in(found)} (95 %: {100 * both.low:.0f} to {both.at_most_percent} %)"
 
 
 def _in(found: Share) -> str:
     if found.k == found.n < BOUND_TRIES_MIN:
         return "in one try" if found.n == 1 else "in both tries"
     return f"in {found.k} of {found.n} tries"
-
-
-def _percent(part: float) -> str:
-    return f"{100 * part:.0f} %"
 
 
 def cells_of(system: System, observations: Observations) -> dict[Key, Cell]:

@@ -94,10 +94,7 @@ def maps(lines: Iterable[str]) -> Iterator[tuple[int, dict[object, object] | Com
                 yield number, Comment(token[kind])
                 continue
             began = _take(stack, kind, token[kind], number)
-            top = stack[-1].items
-            if len(stack) <= 2 and top and isinstance(top[-1], dict) and stack[-1].bracket in "[(":
-                found = top.pop()
-                assert isinstance(found, dict)
+            if (found := _map_of(stack)) is not None:
                 yield began, found
     if pending:
         raise BadLine("a string that never ends")
@@ -105,6 +102,19 @@ def maps(lines: Iterable[str]) -> Iterator[tuple[int, dict[object, object] | Com
         raise BadLine(f"the {stack[-1].bracket} of line {stack[-1].line} is never closed")
     if any(not isinstance(item, (list, tuple)) or item for item in stack[0].items):
         raise BadLine("something that is neither a map nor a list of maps")
+
+
+def _map_of(stack: list[_Form]) -> dict[object, object] | None:
+    """Takes the map that has just ended, by itself or in the form that encloses all; None where
+    there is none, or that form is discarded."""
+    top = stack[-1].items
+    if len(stack) > 2 or not top or stack[-1].bracket not in "[(":
+        return None
+    if not isinstance(top[-1], dict):
+        return None
+    found: dict[object, object] = top[-1]
+    top.pop()
+    return None if len(stack) == 2 and stack[0].drops else found
 
 
 def _take(stack: list[_Form], kind: str, text: str, line: int) -> int:

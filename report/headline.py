@@ -225,8 +225,8 @@ def _tries(n: int, of: Sequence[str]) -> str:
     each = " each" if len(of) > 1 else ""
     if n < BOUND_TRIES_MIN:
         return tries(n) + each
-    most = 100 * share(0, n).high
-    return f"{tries(n)}{each}, so it breaks in at most {most:.0f} % of such, with 95 % confidence"
+    most = share(0, n).at_most_percent
+    return f"{tries(n)}{each}, so it breaks in at most {most} % of such, with 95 % confidence"
 
 
 def _broke(of: Sequence[CaseResult]) -> list[str]:

@@ -143,6 +143,11 @@ class Share:
     low: float
     high: float
 
+    @property
+    def at_most_percent(self) -> int:
+        """The upper bound in whole percent. A bound is never rounded down."""
+        return math.ceil(100 * self.high - 1e-9)
+
 
 def share(k: int, n: int) -> Share:
     """Exact bounds (Clopper-Pearson). For k = 0 and k = n the bound is one-sided, since there is
@@ -178,7 +183,7 @@ def p_more_often(k_base: int, n_base: int, k_new: int, n_new: int) -> float:
 def bounded(n: int) -> str:
     """``one try``, ``4 tries (≤ 53 %)``: in how many it was kept, and from three on the 95 % bound
     of how often it may break all the same."""
-    bound = f" (≤ {100 * share(0, n).high:.0f} %)" if n >= BOUND_TRIES_MIN else ""
+    bound = f" (≤ {share(0, n).at_most_percent} %)" if n >= BOUND_TRIES_MIN else ""
     return f"{tries(n)}{bound}"
 
 

@@ -152,9 +152,9 @@ class LockUser(User):
         self.session.progress[self.label] += granted
 
     def paced(self, key: str, end_ns: int, period_s: float) -> None:
-        """Cycles with an intended start every ``period_s``; what was missed is caught up with, and
-        recorded where there is no time left, so that an outage shows in the times from the intended
-        start."""
+        """Cycles with an intended start every ``period_s``; what was missed is caught up with, so
+        that an outage shows in the times from the intended start. What has no time before the end
+        of the phase is in no figure."""
         pace = self.session.load.pace
         period_ns = int(period_s * 1e9)
         if period_ns == 0:
@@ -168,10 +168,6 @@ class LockUser(User):
             self.count(
                 self.client.cycle(key, self.client.hold_for(pace.hold_s), intended_ns=intended_ns)
             )
-            intended_ns += period_ns
-        # What was due and had no time took at least until now.
-        while intended_ns < end_ns and isinstance(self.client, Client):
-            self.client.not_begun(key, intended_ns)
             intended_ns += period_ns
 
     def _place(self) -> int:

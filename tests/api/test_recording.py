@@ -351,6 +351,12 @@ def test_stays_of_which_nothing_is_known_are_not_green(
     assert said is None if left else "entered k and never left" in (said or "")
 
 
+def test_who_is_still_inside_without_a_process_is_named(section: Recording) -> None:
+    assert told(["enter k a", "leave k a", "enter k b"], section) is None
+    assert "only a entered" in (undecided(section) or "")
+    assert "how long b stayed is not known" in (undecided(section) or "")
+
+
 @pytest.mark.parametrize("how", ["truncated", "replaced", "appended"])
 def test_a_file_that_is_cut_while_it_is_followed_is_not_green(
     section: Recording, tmp_path: Path, how: str

@@ -813,7 +813,7 @@ def test_evidence_is_cited_in_ranges() -> None:
         (1, "kept in one try"),
         (2, "kept in 2 tries"),
         # 1 - 0.05^(1/3) = 63.2 %
-        (3, "kept in 3 tries (broken in at most 63 %)"),
+        (3, "kept in 3 tries (broken in at most 64 %)"),
     ],
 )
 def test_kept_stands_with_its_n(n: int, said: str) -> None:

@@ -107,6 +107,13 @@ def test_several_keys_tags_records_and_discards(tmp_path: Path) -> None:
     assert history.old.tolist() == [NULL, 3, NULL]
 
 
+def test_a_vector_that_is_discarded_has_no_operations(tmp_path: Path) -> None:
+    maps_ = "{:type :invoke :f :acquire :process 0 :time 1} {:type :ok :process 0 :time 2}"
+    kept = "{:type :invoke :f :acquire :process 1 :time 3}\n"
+    assert read(tmp_path, f"#_ [{maps_}]\n{kept}").process.tolist() == [1]
+    assert read(tmp_path, f"#_ {{:a 1}} [{maps_}]\n").process.tolist() == [0]
+
+
 def test_nemesis_events_become_faults(tmp_path: Path) -> None:
     history = read(
         tmp_path,

@@ -117,6 +117,9 @@ def test_k_of_n_against_the_published_table() -> None:
 
 
 def test_zero_of_n_is_the_rule_of_three() -> None:
+    # 0.3, 9.5, 13.9 and 45.07 %: a bound is never rounded down, and no try makes it nothing.
+    assert [share(0, n).at_most_percent for n in (1000, 30, 20, 5)] == [1, 10, 14, 46]
+    assert (share(4, 4).at_most_percent, share(0, 0).at_most_percent) == (100, 100)
     assert share(0, 1000).high == pytest.approx(3 / 1000, rel=0.01)
     assert share(0, 3).high == pytest.approx(1 - 0.05 ** (1 / 3))  # where 3/n would say 100 %
     assert share(3, 3).low == pytest.approx(0.05 ** (1 / 3))

@@ -102,59 +102,6 @@ def test_a_share_is_that_of_the_saturated_step_before_it(tmp_path: Path) -> None
     assert json.loads(ran.stdout) == {"found": {"1": 50.0, "3": 150.0}, "waited": [[], [1]]}
 
 
-# Each cycle takes five periods, so most of what is due in the phase has no time.
-PACED: Final = """
-import json, sys, time
-from pathlib import Path
-from types import SimpleNamespace
-from lockbench.workloads.client import Client
-from lockbench.workloads.users import LockUser
-from lockbench.history.op import F, Object, Type
-from lockbench.history.recorder import Recorder
-from lockbench.history.recording import read_recording, write_meta
-from lockbench.results.numbers import Phases, measure
-
-PERIOD_S, PHASE_S = 0.02, 0.4
-folder = Path(sys.argv[1])
-write_meta(folder, {"own-0": Object(role="own")}, wall_minus_monotonic_ns=0)
-recorder = Recorder(folder, 1)
-
-class Slow(Client):
-    def __init__(self):
-        self.recorder, self.process = recorder, recorder.new_process()
-    def hold_for(self, seconds): return seconds
-    def cycle(self, key, keep, *, intended_ns):
-        asked = recorder.invoke(self.process, F.ACQUIRE, key, hold=1, intended_ns=intended_ns)
-        time.sleep(5 * PERIOD_S)
-        recorder.complete(asked, Type.OK)
-        return True
-
-load = SimpleNamespace(pace=SimpleNamespace(hold_s=0))
-user = object.__new__(LockUser)
-user.session = SimpleNamespace(load=load, sleep_until=lambda at_ns: None)
-user.number, user.client, user.count = 0, Slow(), bool
-begin_ns = time.monotonic_ns()
-end_ns = begin_ns + int(PHASE_S * 1e9)
-user.paced("own-0", end_ns, PERIOD_S)
-recorder.close()
-history = read_recording(folder)
-phases = Phases((begin_ns, begin_ns), (begin_ns, end_ns), (end_ns, end_ns))
-found = measure(history, phases).response_ms["acquire"]["before"]
-due = (end_ns - int(history.intended_ns.min())) / (PERIOD_S * 1e9)
-print(json.dumps({"due": due, "count": found.count, "above": found.above}))
-"""
-
-
-def test_what_was_due_and_had_no_time_is_in_the_response_times(tmp_path: Path) -> None:
-    ran = subprocess.run(
-        [sys.executable, "-c", PACED, str(tmp_path)],
-        capture_output=True, text=True, check=True, timeout=60,
-    )  # fmt: skip
-    found = json.loads(ran.stdout)
-    assert found["due"] <= found["count"] < found["due"] + 1
-    assert "p50" in found["above"], "more than half of them were given up"
-
-
 # A way that may have done it each time and never learns so.
 UNSURE: Final = """
 import json, sys
