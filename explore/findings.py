@@ -22,10 +22,10 @@ from lockbench.explore.judge import (
     is_declared,
     judged,
 )
-from lockbench.explore.trial import Place, Played, Setting, Trial, place_of, struck
+from lockbench.explore.trial import Played, Setting, Strike, Trial, place_of, struck
 from lockbench.locks.base import System
 from lockbench.report.messages import sentence
-from lockbench.results.documents.exploration import EventPlace, Finding
+from lockbench.results.documents.exploration import Finding, StrikeAt
 
 # What may be the same as a page on a lock that nobody gets any more.
 LIVENESS: Final = frozenset({HANGS, LOST_WAKEUP, "leaked-lock"})
@@ -44,8 +44,8 @@ def alike(findings: Sequence[Finding], trial: Trial, shown: Shown) -> int | None
         if known.verdicts == shown.verdicts == (RAISES,):
             return place
         numbered = not (known.declared and shown.declared)
-        asked = [_at(s.fault, s.place, numbered=numbered) for s in trial.strikes]
-        before = [_at(s.fault, s.place, numbered=numbered) for s in known.strikes]
+        asked = _places(trial.strikes, numbered=numbered)
+        before = _places(known.strikes, numbered=numbered)
         same = before == asked and known.verdicts == shown.verdicts
         if same and not (numbered and _differ_in_size(known, trial)):
             return place
@@ -62,10 +62,8 @@ def alike(findings: Sequence[Finding], trial: Trial, shown: Shown) -> int | None
 
 def is_at(known: Finding, trial: Trial) -> bool:
     """Whether a finding is of just these strikes at these messages."""
-    asked = [_at(s.fault, s.place, numbered=True) for s in trial.strikes]
-    before = [_at(s.fault, s.place, numbered=True) for s in known.strikes]
-    same = known.scenario == trial.scenario and before == asked
-    return same and not _differ_in_size(known, trial)
+    same = _places(known.strikes, numbered=True) == _places(trial.strikes, numbered=True)
+    return known.scenario == trial.scenario and same and not _differ_in_size(known, trial)
 
 
 def classes(of: Finding | Shown) -> frozenset[str]:
@@ -81,8 +79,10 @@ def _differ_in_size(known: Finding, trial: Trial) -> bool:
     )
 
 
-def _at(fault: str, place: Place | EventPlace, *, numbered: bool) -> tuple[str, str, int]:
-    return fault, place.kind, place.number if numbered else 0
+def _places(
+    strikes: Sequence[Strike] | Sequence[StrikeAt], *, numbered: bool
+) -> list[tuple[str, str, int]]:
+    return [(s.fault, s.place.kind, s.place.number if numbered else 0) for s in strikes]
 
 
 def finding_of(play: Played, shown: Shown, lock: str) -> Finding:

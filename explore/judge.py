@@ -323,9 +323,8 @@ def _raised(played: Played, history: History, system: System) -> Iterator[str]:
 
 def _unwoken(played: Played, history: History, system: System) -> _Unwoken | None:
     """Of those who were kept from a key that nobody held for more than a quarter of a lease, the
-    first that is certain, or else the last. Nothing is said of a time in
-    which somebody may have held it or servers were struck, and of the victim not before the last
-    strike was over.
+    first that is certain, or else the last. Nothing is said of a time in which somebody may have
+    held it or servers were struck, and of the victim not before the last strike was over.
 
     A rival that is granted a mutex after another was had not held it before, or both would have
     held it at once. Where servers were struck it may have held it, lost it and asked again; where
